@@ -475,19 +475,19 @@ std::vector<Source> read_tree();  // below
 
 const std::set<std::string, std::less<>>& schedule_words() {
   static const std::set<std::string, std::less<>> words =
-      words_in(read_tree(), "core/schedules/", std::regex(R"re(\{\.name = "([^"]+)")re"));
+      words_in(read_tree(), "core/schedules/", std::regex(R"re(\{\{"([^"]+)",)re"));
   return words;
 }
 
-/// Those of rows without `of_all`: a row ends with its brace.
+/// Flags and keys of rows without `of_all`: a row is three groups in braces.
 const std::set<std::string, std::less<>>& option_words() {
   static const std::set<std::string, std::less<>> words = [] {
     const std::vector<Source> tree = read_tree();
-    const std::regex row(R"re(ScheduleOption\{(\.flag[^}]*)\})re");
+    const std::regex row(R"re(\{(\{"[^}]*\},\s*\{&[^}]*\},\s*\{[^}]*\})\})re");
     std::set<std::string, std::less<>> all;
     for (const std::string& text : words_in(tree, "core/schedule/options.cpp", row)) {
       if (text.find(".of_all = true") != std::string::npos) continue;
-      const std::regex name(R"re(\.(?:flag|key) = "([^"]+)")re");
+      const std::regex name(R"re((?:^\{|&Request::\w+, )"([^"]+)")re");
       for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at)
         all.insert((*at)[1]);
     }

@@ -10,9 +10,7 @@ namespace tandem {
 /// FNV-1a.
 constexpr std::uint64_t hash_of_text(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : text) {
-    hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  }
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
   return hash;
 }
 

@@ -93,9 +93,8 @@ std::optional<Quantity> parse_quantity(std::string_view text, std::span<const Un
     quantity.number.digits += fraction;
   }
   std::int64_t exponent = 0;
-  if (quantity.number.digits.empty() || !take_exponent(text, position, exponent)) {
+  if (quantity.number.digits.empty() || !take_exponent(text, position, exponent))
     return std::nullopt;
-  }
   quantity.number.whole_digits += exponent;
   quantity.number_text = text.substr(0, position);
   while (position < text.size() && text[position] == ' ') ++position;
@@ -201,9 +200,8 @@ std::string print_bytes(Bytes bytes) {
       ++whole;
       tenths = 0;
     }
-    if (whole < kibi || unit + 1 == kBinaryUnits) {
+    if (whole < kibi || unit + 1 == kBinaryUnits)
       return fmt::format("{}{}.{} {}", sign, whole, tenths, kByteUnits[unit].name);
-    }
   }
 }
 

@@ -1,5 +1,3 @@
-#include "core/files/calibration_file.h"
-
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/files/constants_files.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 #include "core/text/json_text.h"

@@ -1,9 +1,8 @@
-#include "core/files/collectives_file.h"
-
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "core/files/constants_files.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 #include "core/text/json_text.h"

@@ -41,9 +41,8 @@ void read_backward(const JsonReader& reader, StageCostRow& costs) {
   costs.backward_weight = duration_or(weight, costs.backward - costs.backward / 2);
   if (!whole.absent()) return;
   costs.backward = costs.backward_input + costs.backward_weight;
-  if (costs.backward > kLongestDuration) {
+  if (costs.backward > kLongestDuration)
     weight.diagnose("backward_input_ns and backward_weight_ns add up to more than a day");
-  }
 }
 
 void read_memory(const JsonReader& reader, StageCostRow& costs) {

@@ -39,9 +39,8 @@ void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
       model.architecture == Architecture::linear ? reader.optional("heads") : reader["heads"];
   model.heads = heads.absent() ? 1 : heads.integer<std::int32_t>(1, kWidest);
   const bool split = model.architecture != Architecture::transformer;
-  if (reader.diagnostics() == before && split && model.width % model.heads != 0) {
+  if (reader.diagnostics() == before && split && model.width % model.heads != 0)
     heads.expected(fmt::format("a divisor of the width {}", model.width));
-  }
 }
 
 void read_shape(const JsonReader& reader, ModelSpec& model) {
@@ -117,9 +116,8 @@ ModelSpec read_model_object(const JsonReader& reader) {
   model.blocks = reader["blocks"].integer<std::int32_t>(1, kMostBlocks);
   read_width_and_heads(reader, model);
   model.sequence = reader["sequence"].integer<std::int32_t>(1, kLongestSequence);
-  if (reader.has("vocabulary")) {
+  if (reader.has("vocabulary"))
     model.vocabulary = reader["vocabulary"].integer<std::int32_t>(1, kLargestVocabulary);
-  }
   if (reader.has("tied")) model.tied = reader["tied"].boolean();
   if (model.architecture == Architecture::transformer) {
     read_shape(reader["shape"], model);

@@ -52,9 +52,8 @@ std::string stage_fault(LayerRange range, std::int32_t begin, bool last, std::in
                : fmt::format("a range that starts at layer {}, where the stage before ends", begin);
   }
   if (range.size() <= 0) return "at least one layer";
-  if (last && range.last != layers) {
+  if (last && range.last != layers)
     return fmt::format("the last stage to end at layer {}, after the model's last", layers);
-  }
   return {};
 }
 
@@ -78,9 +77,8 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const LayerRange range = plan.stages[i];
     const std::string fault = stage_fault(range, begin, i + 1 == rows.size(), layers);
-    if (!fault.empty()) {
+    if (!fault.empty())
       rows[i].diagnose(fmt::format("expected {}, found {}", fault, range_text(range)));
-    }
     begin = range.last;
   }
 }
@@ -90,17 +88,15 @@ Prediction read_prediction(const JsonReader& reader) {
   if (!reader.object({"period_s", "samples_per_s", "peak_bytes"})) return predicted;
   predicted.period_s = reader["period_s"].number(0.0);
   predicted.samples_per_s = reader["samples_per_s"].number(0.0);
-  for (const JsonReader& bytes : reader["peak_bytes"].array()) {
+  for (const JsonReader& bytes : reader["peak_bytes"].array())
     predicted.peak_bytes.push_back(bytes.bytes());
-  }
   return predicted;
 }
 
 StageOrderCosts read_stage_costs(const JsonReader& reader) {
   StageOrderCosts costs;
-  if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "update_ns"})) {
+  if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "update_ns"}))
     return costs;
-  }
   costs.forward = reader["forward_ns"].duration();
   costs.backward_input = reader["backward_input_ns"].duration();
   costs.backward_weight = reader["backward_weight_ns"].duration();
@@ -113,9 +109,8 @@ OrderCosts read_order_costs(const JsonReader& reader, std::size_t wanted) {
   if (!reader.object({"stages", "transfer_ns"})) return costs;
   const JsonReader stages = reader["stages"];
   for (const JsonReader& row : stages.array()) costs.stages.push_back(read_stage_costs(row));
-  if (stages.kind() == JsonKind::array && costs.stages.size() != wanted) {
+  if (stages.kind() == JsonKind::array && costs.stages.size() != wanted)
     stages.expected(fmt::format("{} stages, as many as the plan has", wanted));
-  }
   costs.transfer = reader["transfer_ns"].duration();
   return costs;
 }
@@ -181,9 +176,8 @@ Plan read_plan_object(const JsonReader& root) {
   read_cut(root, plan);
   plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostPlanMicrobatches);
   plan.request.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);
-  if (root.has("order_costs")) {
+  if (root.has("order_costs"))
     plan.request.costs = read_order_costs(root["order_costs"], plan.stages.size());
-  }
   plan.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
   plan.profile = root["profile"].line();
   if (root.diagnostics() == 0) check_size(root, plan);

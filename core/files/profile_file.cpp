@@ -1,3 +1,5 @@
+#include "core/files/profile_file.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -13,9 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files/model_file.h"
-#include "core/files/product_algorithms.h"
 #include "core/files/read.h"
-#include "core/files/tensor_profiles.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 #include "core/text/json_text.h"
@@ -225,9 +225,8 @@ Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& a
     if (cost.recompute) layers.back()["recompute_ns"] = cost.recompute->count();
   }
   Json transfers = Json::array();
-  for (const TransferCost& cost : profile.transfers) {
+  for (const TransferCost& cost : profile.transfers)
     transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
-  }
   Json json = {{"version", kProfileFileVersion},
                {"machine", profile.machine},
                {"date", profile.date},

@@ -2,6 +2,7 @@
 // A profiled graph of layers, and stages cut from it; PipeDream's, graph.txt.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,5 +44,19 @@ Bytes bytes_across(const LayerGraph& graph, std::size_t layer);
 /// between stages; 0: transfers are free. REQUIRES: ranges in order, of all layers.
 StageCostFile stage_costs_of(const LayerGraph& graph, const std::vector<LayerRange>& stages,
                              double bytes_per_s);
+
+// ---- Piper's profile: JSON, with time and memory of each layer at several tensor degrees, with
+// and without recomputation ----
+
+struct PiperGraph {
+  LayerGraph graph;
+  bool interpolated = false;  // some layer was not measured at the degree asked for
+};
+
+/// The layers as `tensor` devices that share each see them: measured, or between the degrees around
+/// (core/model/tensor_degrees.h). A layer's forward is what recomputation adds to its time.
+/// Throws InputError with every diagnostic found: cycles and degrees beyond those measured among
+/// them.
+PiperGraph parse_piper_graph(const std::string& file, std::string text, std::int32_t tensor);
 
 }  // namespace tandem

@@ -11,7 +11,6 @@
 
 #include "core/base/error.h"
 #include "core/files/model_file.h"
-#include "core/import/hugging_face_counts.h"
 
 namespace tandem {
 namespace {

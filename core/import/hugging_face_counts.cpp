@@ -1,9 +1,8 @@
-#include "core/import/hugging_face_counts.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "core/files/model_file.h"
+#include "core/import/hugging_face.h"
 
 namespace tandem {
 namespace {

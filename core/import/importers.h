@@ -8,10 +8,10 @@
 #include <string_view>
 #include <variant>
 
+#include "core/import/graph_file.h"
 #include "core/import/megatron_arguments.h"
 #include "core/import/models.h"
 #include "core/import/nccl_tests.h"
-#include "core/import/piper_file.h"
 #include "core/model/cluster.h"
 #include "core/schedule/schedule.h"
 

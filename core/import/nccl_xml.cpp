@@ -344,9 +344,8 @@ class System {
   void add_nvlinks(std::size_t i, const std::vector<NodeBuilder::Vertex>& vertices,
                    const std::map<std::string, std::size_t>& by_bus, const GpuLinks& links) {
     const Gpu& gpu = gpus_[i];
-    if (gpu.capability && *gpu.capability != links.capability) {
+    if (gpu.capability && *gpu.capability != links.capability)
       diagnose(gpu.node, "sm=\"{}\": a {} is {}", *gpu.capability, links.device, links.capability);
-    }
     std::int64_t all = std::int64_t{gpu.to_switch} + gpu.to_cpu;
     std::map<std::size_t, std::int32_t> to;
     for (const NvLinks& one : gpu.direct) {
@@ -358,9 +357,8 @@ class System {
         to[target->second] += one.count;
       }
     }
-    if (all > links.nvlinks) {
+    if (all > links.nvlinks)
       return diagnose(gpu.node, "{} NVLinks: a {} has {}", all, links.device, links.nvlinks);
-    }
     if (gpu.to_switch > 0) {
       if (!switch_) switch_ = builder_.add("nvswitch");
       builder_.join(vertices[i], *switch_, nvlinks(links, gpu.to_switch, kNvLinkLatency / 2));

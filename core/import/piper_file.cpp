@@ -1,5 +1,3 @@
-#include "core/import/piper_file.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +11,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/import/graph_file.h"
 #include "core/model/tensor_degrees.h"
 #include "core/text/json_reader.h"
 

@@ -165,9 +165,8 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     const Op& op = body.ops[at(sum.node)].op;
     std::vector<NodeId>& table = sums_[index(op.kind)];
     table.resize(cells, kNone);
-    for (const ReplicaId replica : sum.replicas) {
+    for (const ReplicaId replica : sum.replicas)
       table[cell(replica, split(op.microbatch, m_).residue)] = sum.node;
-    }
   }
   record_updates();
   check_complete();
@@ -201,9 +200,8 @@ void OpIndex::record_updates() {
       }
       covered = residue(update) + 1;
     }
-    if (covered != m_) {
+    if (covered != m_)
       reject(schedule_, "no update of stage {} covers microbatch {}", index(replica), covered);
-    }
   }
 }
 

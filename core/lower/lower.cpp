@@ -176,9 +176,8 @@ class Assembly {
     if (on_compute_lane(instruction.op.kind)) {
       parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
     } else if (is_collective(instruction.op.kind)) {
-      for (const DeviceId device : body_.sum(node).devices) {
+      for (const DeviceId device : body_.sum(node).devices)
         parts_.lane_pool.push_back(lane(device, LaneKind::collective, device));
-      }
     } else if (shared_) {
       std::ranges::copy(stash_lanes(instruction.op), std::back_inserter(parts_.lane_pool));
     }

@@ -28,9 +28,8 @@ class Connector {
     for (std::vector<NodeId>* next : {&body_.next_from, &body_.next_to}) {
       if (!next->empty()) next->resize(body_.transfers.size(), kNone);
     }
-    for (std::size_t node = 0; node < body_.ops.size(); ++node) {
+    for (std::size_t node = 0; node < body_.ops.size(); ++node)
       add_local_waits(static_cast<NodeId>(node));
-    }
     if (index_.evicts()) take_turns();
   }
 
@@ -151,9 +150,8 @@ class Connector {
         break;
       }
       case OpKind::backward_weight:
-        for (std::int32_t i = 0; i < own.span; ++i) {
+        for (std::int32_t i = 0; i < own.span; ++i)
           wait_for(self, index_.input_gradient(own.replica, residue - i));
-        }
         break;
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
@@ -262,9 +260,7 @@ ByNode by_consumer(const std::vector<NodeWait>& waits, std::size_t nodes) {
   for (const NodeWait& wait : waits) ++by.first[at(wait.consumer) + 1];
   std::partial_sum(by.first.begin(), by.first.end(), by.first.begin());
   by.list.resize(waits.size());
-  for (std::uint32_t i = 0; i < waits.size(); ++i) {
-    by.list[by.first[at(waits[i].consumer)]++] = i;
-  }
+  for (std::uint32_t i = 0; i < waits.size(); ++i) by.list[by.first[at(waits[i].consumer)]++] = i;
   // Each consumer's first is now the next one's.
   std::copy_backward(by.first.begin(), by.first.end() - 1, by.first.end());
   by.first.front() = 0;

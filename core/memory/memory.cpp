@@ -113,9 +113,8 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.gradients += held(SlotKind::gradients);
     of.optimizer += bytes[replica].optimizer;
     of.activations += held(SlotKind::stash) + held(SlotKind::eviction_buffer);
-    if (slots[replica][SlotKind::hosted_stash] > 0) {
+    if (slots[replica][SlotKind::hosted_stash] > 0)
       memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);
-    }
     for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
                                 SlotKind::input_gradient, SlotKind::kept_gradients}) {
       of.buffers += held(kind);

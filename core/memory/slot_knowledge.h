@@ -50,15 +50,13 @@ class KnowledgeSpace {
     Table<DeviceId, std::vector<bool>> peer(program.placement().devices,
                                             std::vector<bool>(program.placement().devices, false));
     for (const DeviceId device : ids(peer)) peer[device][index(device)] = true;
-    for (const CostKey& key : program.cost_keys()) {
+    for (const CostKey& key : program.cost_keys())
       peer[key.source][index(key.target)] = peer[key.target][index(key.source)] = true;
-    }
     for (const Instruction& instruction : program.instructions()) {
       if (!is_collective(instruction.op.kind)) continue;
       for (const LaneId a : program.lanes(instruction)) {
-        for (const LaneId b : program.lanes(instruction)) {
+        for (const LaneId b : program.lanes(instruction))
           peer[program.lanes()[a].device][index(program.lanes()[b].device)] = true;
-        }
       }
     }
     for (const DeviceId device : ids(peer)) {
@@ -83,9 +81,8 @@ class KnowledgeSpace {
       for (std::size_t i = 0; i < width(device); ++i) into[i] = std::max(into[i], from[i]);
       return;
     }
-    for (const auto& [here, there] : common(device, other).places) {
+    for (const auto& [here, there] : common(device, other).places)
       into[here] = std::max(into[here], from[there]);
-    }
   }
 
  private:

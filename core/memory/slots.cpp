@@ -72,9 +72,8 @@ class SlotCounter {
       const Known before = state.known;
       run_body(state, body, batches);
       alike = body >= 0 && same_but_later(before, state, body) ? alike + 1 : 0;
-      if (alike >= std::max<std::int64_t>(1, program_.depth() - 1)) {
+      if (alike >= std::max<std::int64_t>(1, program_.depth() - 1))
         batches = std::min(batches, body + 1 + ramp);
-      }
     }
     return counts_;
   }
@@ -157,9 +156,8 @@ class SlotCounter {
     for (const InstructionId id : program_.order()) {
       const std::size_t own = space_.width(device_of(id));
       knows_.resize(std::max(knows_.size(), own));
-      for (const LaneId lane : program_.lanes(program_[id])) {
+      for (const LaneId lane : program_.lanes(program_[id]))
         width[index(lane)] = std::max(width[index(lane)], own);
-      }
       if (has_row[index(id)]) row_[index(id)] = std::exchange(body_size_, body_size_ + own);
     }
     lane_row_.assign(1, 0);
@@ -179,9 +177,8 @@ class SlotCounter {
     };
     for (const LaneId lane : ids(program_.lanes())) {
       const std::size_t row = lane_row_[index(lane)];
-      if (!later(before.knower[lane], before.lanes.data() + row, state.known.lanes.data() + row)) {
+      if (!later(before.knower[lane], before.lanes.data() + row, state.known.lanes.data() + row))
         return false;
-      }
     }
     for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
@@ -229,9 +226,7 @@ class SlotCounter {
         if (makes_weight_gradient(op.kind)) weight_gradient_[cell] = here;
       }
     }
-    for (auto& updates : updates_) {
-      std::ranges::sort(updates, {}, &Update::residue);
-    }
+    for (auto& updates : updates_) std::ranges::sort(updates, {}, &Update::residue);
     mark_first_gradients();
   }
 
@@ -322,9 +317,8 @@ class SlotCounter {
     } else if (op.kind == OpKind::send_gradient) {
       use(SlotKind::output_gradient, receiver(id, above_[replica], now.residue));
     }
-    if (makes_input_gradient(op.kind) && !above_[replica].empty()) {
+    if (makes_input_gradient(op.kind) && !above_[replica].empty())
       use(SlotKind::input_gradient, replica);
-    }
     if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, replica);
     if (first_gradient_[index(id)]) {
       const auto number = static_cast<std::int32_t>(update_of(replica, now.residue));

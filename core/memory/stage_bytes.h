@@ -1,11 +1,13 @@
 #pragma once
 // Bytes of a stage's slots from those of its layers.
 
+#include <algorithm>
 #include <vector>
 
+#include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/memory/memory.h"
-#include "core/model/model.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem {
 
@@ -17,12 +19,53 @@ struct LayerBytes {
   Bytes scratch = 0;  // while its backward runs
 };
 
+/// What the layers of a range stash, and the boundaries between them.
+inline Bytes stash_of(const std::vector<LayerBytes>& layers, LayerRange range, Bytes boundary) {
+  Bytes bytes = (range.size() - 1) * boundary;
+  for (std::int32_t layer = range.first; layer < range.last; ++layer)
+    bytes += layers[static_cast<std::size_t>(layer)].stash;
+  return bytes;
+}
+
 /// The slots of a stage that holds these layers. What crosses a boundary between two layers,
 /// `boundary` bytes, is stashed behind each but the last; before the first too if `stashes_input`,
 /// where no transfer brings it. Layers that are made again, `recomputed` counted from the stage's
 /// first, stash nothing but what is behind the last of each range: they stand in the workspace, a
 /// range at a time, and in what a split backward keeps. REQUIRES: a layer at least.
-StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary,
-                       const std::vector<LayerRange>& recomputed = {}, bool stashes_input = false);
+inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary,
+                              const std::vector<LayerRange>& recomputed = {},
+                              bool stashes_input = false) {
+  TANDEM_CHECK(!layers.empty());
+  const auto count = static_cast<std::int32_t>(layers.size());
+  const Bytes inner = count - 1;
+  StageBytes bytes;
+  Bytes stash = (stashes_input ? boundary : 0) + stash_of(layers, {0, count}, boundary);
+  Bytes kept = inner * boundary, scratch = 0, again = 0;
+  for (const LayerBytes& layer : layers) {
+    bytes[SlotKind::weights] += layer.weights;
+    bytes[SlotKind::gradients] += layer.gradients;
+    bytes.optimizer += layer.optimizer;
+    kept += layer.kept;
+    scratch = std::max(scratch, layer.scratch);
+  }
+  for (const LayerRange range : recomputed) {
+    const Bytes of_range = stash_of(layers, range, boundary);
+    stash -= of_range;
+    kept += of_range;
+    again = std::max(again, of_range);
+  }
+  for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
+    bytes[kind] = stash;
+  }
+  for (const SlotKind kind :
+       {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+    bytes[kind] = boundary;
+  }
+  bytes[SlotKind::kept_gradients] = kept;
+  // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
+  bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary + again;
+  bytes.forward_workspace = stash;
+  return bytes;
+}
 
 }  // namespace tandem

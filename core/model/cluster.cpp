@@ -208,9 +208,8 @@ class Cluster::Search {
       });
     }
     Route route{.links = {}, .bytes_per_s = rate, .latency = std::get<1>(open.top())};
-    for (std::uint32_t at = to_; at != from_; at = best.at(at).before) {
+    for (std::uint32_t at = to_; at != from_; at = best.at(at).before)
       route.links.push_back(best.at(at).link);
-    }
     std::reverse(route.links.begin(), route.links.end());
     return route;
   }

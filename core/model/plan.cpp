@@ -33,9 +33,8 @@ std::vector<std::int32_t> summing_devices(const Plan& plan) {
   const bool two_ways = row != nullptr && row->replicas_per_stage > 1;
   const std::int32_t copies = two_ways ? plan.request.directions : 1;
   std::vector<std::int32_t> devices(stage_count(plan), copies * plan.request.width);
-  for (std::size_t stage = 0; stage < plan.request.replicas.size(); ++stage) {
+  for (std::size_t stage = 0; stage < plan.request.replicas.size(); ++stage)
     devices[stage] *= plan.request.replicas[stage];
-  }
   if (plan.user_schedule != nullptr) {
     for (const StageId stage : all_ids<StageId>(devices.size()))
       devices[index(stage)] *=

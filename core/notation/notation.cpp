@@ -68,9 +68,8 @@ class Printer {
   void print() {
     print_header();
     const std::size_t digits = fmt::formatted_size("{}", placement_.devices - 1);
-    for (const ReplicaId replica : ids(placement_.device)) {
+    for (const ReplicaId replica : ids(placement_.device))
       replicas_on_[placement_.device[replica]].push_back(replica);
-    }
     for (const DeviceId device : ids(schedule_.order)) {
       const std::vector<Op>& order = schedule_.order[device];
       bool differs = false;
@@ -102,15 +101,13 @@ class Printer {
     default_staleness_ = common_staleness(schedule_);
     if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);
     text_ += '\n';
-    if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices) {
+    if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices)
       print_list("stages", placement_.device);
-    }
     if (!counts_up(placement_.stage)) print_list("replicas", placement_.stage);
     print_edges();
     for (const std::vector<StageId>& group : placement_.tied) {
-      for (const StageId stage : group) {
+      for (const StageId stage : group)
         text_ += fmt::format("{}{}", stage == group.front() ? "# tied " : "+", index(stage));
-      }
       text_ += '\n';
     }
     if (!placement_.partner.empty()) print_list("partners", placement_.partner);
@@ -140,9 +137,8 @@ class Printer {
     if (chain) return;
     text_ += "# edges";
     if (placement_.edges.empty()) text_ += " none";
-    for (const Placement::Edge& edge : placement_.edges) {
+    for (const Placement::Edge& edge : placement_.edges)
       text_ += fmt::format(" {}>{}", index(edge.from), index(edge.to));
-    }
     text_ += '\n';
   }
 
@@ -153,13 +149,11 @@ class Printer {
     if (here.size() != 1 || here[0] != op.replica) text_ += fmt::format("{}", index(op.replica));
     text_ += letter;
     const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);
-    if (!whole_batch || op.microbatch != schedule_.microbatches - 1) {
+    if (!whole_batch || op.microbatch != schedule_.microbatches - 1)
       text_ += fmt::format("{}", op.microbatch);
-    }
     if (op.span != (whole_batch ? schedule_.microbatches : 1)) text_ += fmt::format("+{}", op.span);
-    if (op.staleness != (reads_weights(op.kind) ? staleness_ : 0)) {
+    if (op.staleness != (reads_weights(op.kind) ? staleness_ : 0))
       text_ += fmt::format("~{}", op.staleness);
-    }
     if (op.group != 0) text_ += fmt::format("/{}", op.group);
   }
 

@@ -57,31 +57,26 @@ class HeaderParser {
   void finish() {
     if (!named_) in_.diagnose_whole_text("no header line `# NAME devices N microbatches M`");
     for (const std::string_view needed : {"devices", "microbatches"}) {
-      if (named_ && !given(needed)) {
+      if (named_ && !given(needed))
         in_.diagnose_whole_text(fmt::format("the header lacks \"{}\"", needed));
-      }
     }
     if (in_.has_diagnostic()) return;
     Placement& placement = schedule_.placement;
     placement.devices = static_cast<std::uint16_t>(devices_);
     schedule_.order.resize(devices_);
-    for (std::size_t d = 0; !given("stages") && d < devices_; ++d) {
+    for (std::size_t d = 0; !given("stages") && d < devices_; ++d)
       placement.device.push_back(id_at<DeviceId>(d));
-    }
     const std::size_t replicas = placement.replicas();
-    for (std::size_t s = 0; !given("replicas") && s < replicas; ++s) {
+    for (std::size_t s = 0; !given("replicas") && s < replicas; ++s)
       placement.stage.push_back(id_at<StageId>(s));
-    }
-    for (std::size_t s = 1; !given("edges") && s < replicas; ++s) {
+    for (std::size_t s = 1; !given("edges") && s < replicas; ++s)
       placement.edges.push_back({id_at<ReplicaId>(s - 1), id_at<ReplicaId>(s)});
-    }
     check_stages();
     check_edges();
     check_tied();
     const std::size_t partners = placement.partner.size();
-    if (given("partners") && partners != devices_) {
+    if (given("partners") && partners != devices_)
       in_.diagnose_whole_text(fmt::format("{} partners for {} devices", partners, devices_));
-    }
   }
 
   std::uint16_t staleness() const { return staleness_; }
@@ -100,9 +95,8 @@ class HeaderParser {
   std::string plain_name() {
     const std::string_view word = in_.next_word();
     if (word.empty()) in_.fail(word, "expected the schedule's name");
-    if (word.find_first_of("\"\\") != std::string_view::npos) {
+    if (word.find_first_of("\"\\") != std::string_view::npos)
       in_.fail(word, "a name with quotes or backslashes stands in double quotes");
-    }
     std::string name;
     for (const char& byte : word) add(name, byte, {&byte, 1});
     return name;
@@ -184,9 +178,8 @@ class HeaderParser {
         stage_words_.push_back(in_.place_of(word));
       } else if (key == "partners") {
         const std::uint32_t device = in_.number(word, "a device", 0, devices_ - 1);
-        if (schedule_.placement.partner.size() == devices_) {
+        if (schedule_.placement.partner.size() == devices_)
           in_.fail(word, fmt::format("more partners than the {} devices", devices_));
-        }
         schedule_.placement.partner.push_back(id_at<DeviceId>(device));
       } else if (key == "edges") {
         read_edge(word);
@@ -198,9 +191,8 @@ class HeaderParser {
 
   void read_edge(std::string_view word) {
     const std::size_t middle = word.find('>');
-    if (middle == std::string_view::npos) {
+    if (middle == std::string_view::npos)
       in_.fail(word, fmt::format("expected an edge, found \"{}\"", word), "such as 0>1");
-    }
     const Placement::Edge edge{
         id_at<ReplicaId>(in_.number(word.substr(0, middle), "a stage", 0, kMostNotationStages - 1)),
         id_at<ReplicaId>(
@@ -216,17 +208,15 @@ class HeaderParser {
     std::string_view word = whole;
     while (true) {
       const std::string_view digits = WordReader::take_digits(word);
-      if (digits.empty() || (!word.empty() && word[0] != '+')) {
+      if (digits.empty() || (!word.empty() && word[0] != '+'))
         in_.fail(whole, fmt::format("expected tied stages, found \"{}\"", whole), "such as 0+3");
-      }
       group.push_back(id_at<StageId>(in_.number(digits, "a stage", 0, kMostNotationStages - 1)));
       if (word.empty()) break;
       word.remove_prefix(1);
     }
     if (group.size() < 2) in_.fail(whole, "a stage is tied to another", "such as 0+3");
-    if (std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end()) {
+    if (std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end())
       in_.fail(whole, "tied stages must ascend");
-    }
     schedule_.placement.tied.push_back(std::move(group));
     tied_words_.push_back(in_.place_of(whole));
   }
@@ -310,9 +300,8 @@ class OrderParser {
         replicas_on_(schedule.placement.devices),
         given_(schedule.placement.devices, false) {
     const Placement& placement = schedule.placement;
-    for (const ReplicaId replica : ids(placement.device)) {
+    for (const ReplicaId replica : ids(placement.device))
       replicas_on_[placement.device[replica]].push_back(replica);
-    }
   }
 
   void read_line() {
@@ -366,9 +355,8 @@ class OrderParser {
     read_suffix(word, '~', "staleness", 0, kMost16, op.staleness);
     read_suffix(word, '/', "a group", 1, std::numeric_limits<std::uint8_t>::max(), op.group);
     if (!word.empty()) in_.fail(word, fmt::format("unexpected \"{}\" in \"{}\"", word, whole));
-    if (span > static_cast<std::int32_t>(kMost16)) {
+    if (span > static_cast<std::int32_t>(kMost16))
       in_.fail(whole, "a span is at most 65535 microbatches");
-    }
     if (span > op.microbatch % schedule_.microbatches + 1) {
       in_.fail(whole,
                fmt::format("a span of {} that ends with microbatch {} crosses a batch boundary",
@@ -387,9 +375,8 @@ class OrderParser {
     }
     const ReplicaId replica =
         id_at<ReplicaId>(in_.number(digits, "a stage", 0, kMostNotationStages - 1));
-    if (!std::binary_search(here.begin(), here.end(), replica)) {
+    if (!std::binary_search(here.begin(), here.end(), replica))
       in_.fail(digits, fmt::format("stage {} is not on device {}", index(replica), index(device_)));
-    }
     return replica;
   }
 

@@ -62,9 +62,8 @@ std::uint32_t WordReader::number(std::string_view digits, std::string_view what,
   const auto [stop, error] = std::from_chars(digits.data(), end, value);
   if (digits.empty()) fail(digits, fmt::format("expected {}", what));
   if (stop != end) fail(digits, fmt::format("expected {}, found \"{}\"", what, digits));
-  if (error != std::errc{} || value < least || value > most) {
+  if (error != std::errc{} || value < least || value > most)
     fail(digits, fmt::format("{} must be {} to {}, found {}", what, least, most, digits));
-  }
   return value;
 }
 

@@ -90,9 +90,8 @@ class PyTorchCsvParser {
 
   void read_pair(std::string_view cell) {
     const std::size_t close = cell.find(')');
-    if (close == std::string_view::npos || cell.substr(close + 1) != kPair) {
+    if (close == std::string_view::npos || cell.substr(close + 1) != kPair)
       in_.fail(cell, fmt::format("\"{}\" is no pair", cell), "such as (0F7;7B3)OVERLAP_F_B");
-    }
     // Pairs that follow one another are told apart.
     group_ = static_cast<std::uint8_t>(group_ == 1 ? 2 : 1);
     const std::size_t before = rows_.back().size();
@@ -184,9 +183,8 @@ class PyTorchCsvParser {
         const bool whole = has(stage, i, OpKind::backward);
         const bool input = has(stage, i, OpKind::backward_input);
         if (!whole && !input) lacks("backward");
-        if ((input || is_half(stage, i)) && !has(stage, i, OpKind::backward_weight)) {
+        if ((input || is_half(stage, i)) && !has(stage, i, OpKind::backward_weight))
           lacks("weight gradient (W)");
-        }
         if (whole && input) {
           in_.diagnose(
               actions_.at({stage, i, OpKind::backward_input}),
@@ -219,9 +217,8 @@ class PyTorchCsvParser {
                          .replica = id_at<ReplicaId>(action.stage),
                          .microbatch = static_cast<std::int32_t>(action.microbatch)});
       }
-      for (const ReplicaId replica : placement.replicas_on(id_at<DeviceId>(rank))) {
+      for (const ReplicaId replica : placement.replicas_on(id_at<DeviceId>(rank)))
         order.push_back(update(replica, result.microbatches - 1, result.microbatches));
-      }
     }
     return result;
   }

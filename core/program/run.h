@@ -38,9 +38,8 @@ void run_body(const Program& program, const Order& order, std::int64_t body, std
 template <Machine M, class Order>
 void run(const Program& program, const Order& order, std::int64_t batches, M& machine,
          std::int64_t first = 0) {
-  for (std::int64_t body = first - program.ramp(); body < batches; ++body) {
+  for (std::int64_t body = first - program.ramp(); body < batches; ++body)
     run_body(program, order, body, batches, machine, first);
-  }
 }
 
 }  // namespace tandem

@@ -62,15 +62,25 @@ enum class Price : std::uint8_t {
   norm,
 };
 
-/// What is known of a kind without knowing what it means.
-struct OpTraits {
+/// How a kind is called.
+struct OpNames {
   OpKind kind;
   std::string_view name;
-  std::string_view notation;  // in schedule notation; empty for what lower() derives
+  std::string_view notation;   // in schedule notation; empty for what lower() derives
+  std::string_view pytorch{};  // in PyTorch's schedules; empty where they have no word for it
+  std::string_view letter{};   // in titles, before a number; empty: the name itself
+};
+
+/// What it takes, and where its result goes.
+struct OpCourse {
   OpRole role;
   Flow flow;  // of the op's result
   Price price;
   std::optional<OpKind> carried_by{};  // the transfer that carries the result between devices
+};
+
+/// What it does to weights and gradients, and how often.
+struct OpEffects {
   bool reads_weights = false;
   bool makes_input_gradient = false;
   bool makes_weight_gradient = false;
@@ -78,193 +88,80 @@ struct OpTraits {
   bool repeats = false;        // work done before: not counted as useful
   bool spans = false;          // several microbatches as one op: its price counts them
   bool fetches = false;        // of a transfer: to the stage's device, not from it
-  std::string_view pytorch{};  // in PyTorch's schedules; empty where they have no word for it
-  std::string_view letter{};   // in titles, before a number; empty: the name itself
-  std::string_view title{};    // in legends
-  std::string_view phrase{};   // before "microbatch 3"; empty where no microbatch says which it is
-  std::string_view colour{};   // in pictures and on the page
-  std::string_view viewer{};   // the name of the colour that chrome://tracing has nearest to it
-  bool hatch = false;          // a second sign besides the colour
-  char fill = 0;               // of its boxes in pictures of text; 0: it is not drawn there
 };
+
+/// How it is shown to people.
+struct OpLooks {
+  std::string_view title;   // in legends
+  std::string_view phrase;  // before "microbatch 3"; empty where no microbatch says which it is
+  std::string_view colour;  // in pictures and on the page
+  std::string_view viewer;  // the name of the colour that chrome://tracing has nearest to it
+  bool hatch = false;       // a second sign besides the colour
+  char fill = 0;            // of its boxes in pictures of text; 0: it is not drawn there
+};
+
+/// What is known of a kind without knowing what it means.
+struct OpTraits : OpNames, OpCourse, OpEffects, OpLooks {};
 
 /// Colours are of Okabe and Ito's palette, which people of any colour vision tell apart, and some
 /// more; two kinds of one colour differ by a hatch.
 inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
-    {.kind = OpKind::forward,
-     .name = "forward",
-     .notation = "f",
-     .role = OpRole::compute,
-     .flow = Flow::along_edges,
-     .price = Price::forward,
-     .carried_by = OpKind::send_activation,
-     .reads_weights = true,
-     .pytorch = "F",
-     .letter = "F",
-     .title = "forward",
-     .phrase = "forward of",
-     .colour = "#56b4e9",
-     .viewer = "rail_response",
-     .fill = ' '},
-    {.kind = OpKind::recompute,
-     .name = "recompute",
-     .notation = "r",
-     .role = OpRole::compute,
-     .flow = Flow::none,
-     .price = Price::recompute,
-     .reads_weights = true,
-     .repeats = true,
-     .letter = "R",
-     .title = "recomputation",
-     .phrase = "recomputation of",
-     .colour = "#f0e442",
-     .viewer = "startup",
-     .fill = '~'},
-    {.kind = OpKind::backward,
-     .name = "backward",
-     .notation = "b",
-     .role = OpRole::compute,
-     .flow = Flow::against_edges,
-     .price = Price::backward,
-     .carried_by = OpKind::send_gradient,
-     .reads_weights = true,
-     .makes_input_gradient = true,
-     .makes_weight_gradient = true,
-     .pytorch = "B",
-     .letter = "B",
-     .title = "backward",
-     .phrase = "backward of",
-     .colour = "#e69f00",
-     .viewer = "thread_state_iowait",
-     .fill = '-'},
-    {.kind = OpKind::backward_input,
-     .name = "backward_input",
-     .notation = "i",
-     .role = OpRole::compute,
-     .flow = Flow::against_edges,
-     .price = Price::backward_input,
-     .carried_by = OpKind::send_gradient,
-     .reads_weights = true,
-     .makes_input_gradient = true,
-     .pytorch = "I",
-     .letter = "I",
-     .title = "input-gradient",
-     .phrase = "input-gradient of",
-     .colour = "#f5c66e",
-     .viewer = "cq_build_running",
-     .fill = '-'},
-    {.kind = OpKind::backward_weight,
-     .name = "backward_weight",
-     .notation = "w",
-     .role = OpRole::compute,
-     .flow = Flow::none,
-     .price = Price::backward_weight,
-     .makes_weight_gradient = true,
-     .spans = true,
-     .pytorch = "W",
-     .letter = "W",
-     .title = "weight-gradient",
-     .phrase = "weight-gradient of",
-     .colour = "#009e73",
-     .viewer = "rail_load",
-     .hatch = true,
-     .fill = '='},
-    {.kind = OpKind::send_activation,
-     .name = "send_activation",
-     .notation = "",
-     .role = OpRole::transfer,
-     .flow = Flow::along_edges,
-     .price = Price::transfer,
-     .pytorch = "SEND_F",
-     .title = "activation on a link",
-     .phrase = "activation of",
-     .colour = "#0072b2",
-     .viewer = "thread_state_runnable"},
-    {.kind = OpKind::send_gradient,
-     .name = "send_gradient",
-     .notation = "",
-     .role = OpRole::transfer,
-     .flow = Flow::against_edges,
-     .price = Price::transfer,
-     .pytorch = "SEND_B",
-     .title = "gradient on a link",
-     .phrase = "gradient of",
-     .colour = "#d55e00",
-     .viewer = "rail_animation"},
-    {.kind = OpKind::reduce_tied,
-     .name = "reduce_tied",
-     .notation = "T",
-     .role = OpRole::collective,
-     .flow = Flow::together,
-     .price = Price::tied_sum,
-     .title = "sum of tied gradients",
-     .colour = "#8c510a",
-     .viewer = "thread_state_unknown"},
-    {.kind = OpKind::reduce_gradient,
-     .name = "reduce_gradient",
-     .notation = "R",
-     .role = OpRole::collective,
-     .flow = Flow::together,
-     .price = Price::replica_sum,
-     .title = "sum over replicas",
-     .colour = "#a05195",
-     .viewer = "detailed_memory_dump",
-     .hatch = true},
-    {.kind = OpKind::reduce_norm,
-     .name = "reduce_norm",
-     .notation = "N",
-     .role = OpRole::collective,
-     .flow = Flow::together,
-     .price = Price::norm,
-     .title = "norm of all gradients",
-     .colour = "#6b4c9a",
-     .viewer = "light_memory_dump"},
-    {.kind = OpKind::update,
-     .name = "update",
-     .notation = "U",
-     .role = OpRole::optimizer,
-     .flow = Flow::none,
-     .price = Price::update,
-     .makes_version = true,
-     .letter = "U",
-     .title = "update",
-     .colour = "#cc79a7",
-     .viewer = "cq_build_failed",
-     .fill = 'U'},
-    {.kind = OpKind::validate,
-     .name = "validate",
-     .notation = "V",
-     .role = OpRole::optimizer,
-     .flow = Flow::none,
-     .price = Price::update,  // goes through the optimizer's state once more
-     .letter = "V",
-     .title = "validation of an update",
-     .colour = "#cc79a7",
-     .viewer = "thread_state_uninterruptible",
-     .hatch = true,
-     .fill = 'V'},
-    {.kind = OpKind::evict,
-     .name = "evict",
-     .notation = "E",
-     .role = OpRole::transfer,
-     .flow = Flow::with_partner,
-     .price = Price::stash,
-     .title = "stash to the partner",
-     .phrase = "stash to the partner,",
-     .colour = "#8a8f98",
-     .viewer = "generic_work"},
-    {.kind = OpKind::load,
-     .name = "load",
-     .notation = "L",
-     .role = OpRole::transfer,
-     .flow = Flow::with_partner,
-     .price = Price::stash,
-     .fetches = true,
-     .title = "stash back",
-     .phrase = "stash back,",
-     .colour = "#8a8f98",
-     .viewer = "grey",
-     .hatch = true},
+    {{OpKind::forward, "forward", "f", "F", "F"},
+     {OpRole::compute, Flow::along_edges, Price::forward, OpKind::send_activation},
+     {.reads_weights = true},
+     {"forward", "forward of", "#56b4e9", "rail_response", false, ' '}},
+    {{OpKind::recompute, "recompute", "r", "", "R"},
+     {OpRole::compute, Flow::none, Price::recompute},
+     {.reads_weights = true, .repeats = true},
+     {"recomputation", "recomputation of", "#f0e442", "startup", false, '~'}},
+    {{OpKind::backward, "backward", "b", "B", "B"},
+     {OpRole::compute, Flow::against_edges, Price::backward, OpKind::send_gradient},
+     {.reads_weights = true, .makes_input_gradient = true, .makes_weight_gradient = true},
+     {"backward", "backward of", "#e69f00", "thread_state_iowait", false, '-'}},
+    {{OpKind::backward_input, "backward_input", "i", "I", "I"},
+     {OpRole::compute, Flow::against_edges, Price::backward_input, OpKind::send_gradient},
+     {.reads_weights = true, .makes_input_gradient = true},
+     {"input-gradient", "input-gradient of", "#f5c66e", "cq_build_running", false, '-'}},
+    {{OpKind::backward_weight, "backward_weight", "w", "W", "W"},
+     {OpRole::compute, Flow::none, Price::backward_weight},
+     {.makes_weight_gradient = true, .spans = true},
+     {"weight-gradient", "weight-gradient of", "#009e73", "rail_load", true, '='}},
+    {{OpKind::send_activation, "send_activation", "", "SEND_F"},
+     {OpRole::transfer, Flow::along_edges, Price::transfer},
+     {},
+     {"activation on a link", "activation of", "#0072b2", "thread_state_runnable"}},
+    {{OpKind::send_gradient, "send_gradient", "", "SEND_B"},
+     {OpRole::transfer, Flow::against_edges, Price::transfer},
+     {},
+     {"gradient on a link", "gradient of", "#d55e00", "rail_animation"}},
+    {{OpKind::reduce_tied, "reduce_tied", "T"},
+     {OpRole::collective, Flow::together, Price::tied_sum},
+     {},
+     {"sum of tied gradients", "", "#8c510a", "thread_state_unknown"}},
+    {{OpKind::reduce_gradient, "reduce_gradient", "R"},
+     {OpRole::collective, Flow::together, Price::replica_sum},
+     {},
+     {"sum over replicas", "", "#a05195", "detailed_memory_dump", true}},
+    {{OpKind::reduce_norm, "reduce_norm", "N"},
+     {OpRole::collective, Flow::together, Price::norm},
+     {},
+     {"norm of all gradients", "", "#6b4c9a", "light_memory_dump"}},
+    {{OpKind::update, "update", "U", "", "U"},
+     {OpRole::optimizer, Flow::none, Price::update},
+     {.makes_version = true},
+     {"update", "", "#cc79a7", "cq_build_failed", false, 'U'}},
+    {{OpKind::validate, "validate", "V", "", "V"},
+     {OpRole::optimizer, Flow::none, Price::update},  // goes through the state once more
+     {},
+     {"validation of an update", "", "#cc79a7", "thread_state_uninterruptible", true, 'V'}},
+    {{OpKind::evict, "evict", "E"},
+     {OpRole::transfer, Flow::with_partner, Price::stash},
+     {},
+     {"stash to the partner", "stash to the partner,", "#8a8f98", "generic_work"}},
+    {{OpKind::load, "load", "L"},
+     {OpRole::transfer, Flow::with_partner, Price::stash},
+     {.fetches = true},
+     {"stash back", "stash back,", "#8a8f98", "grey", true}},
 }};
 
 /// The kind's row.

@@ -24,24 +24,35 @@ using OptionMember =
                  std::vector<double> ScheduleRequest::*,         // numbers: 4,3.5,3
                  std::optional<Duration> ScheduleRequest::*>;
 
-/// A row: all that the command line, files and help know of an option. What it means is known to
-/// the schedules that read its member.
-struct ScheduleOption {
+/// What the command line and help call an option.
+struct OptionWords {
   std::string_view flag;      // on the command line, without "--"; empty: another option sets it
   std::string_view argument;  // what help calls its value; empty: it has none
   std::string_view help;      // without the schedules that take it, which stand before it
+};
+
+/// What a request and files hold of it.
+struct OptionValue {
   OptionMember member;
   std::string_view key = {};         // of JSON; empty: neither plans nor results hold it
   std::int64_t least = 0, most = 0;  // of whole numbers
   std::int64_t times = 1;            // the member holds so many times the number
-  std::optional<std::uint16_t> otherwise =
-      {};                        // what the member holds where the schedule takes the
-                                 // option and it is not given; else as in any request
+  /// What the member holds where the schedule takes the option and it is not given; else as in any
+  /// request.
+  std::optional<std::uint16_t> otherwise = {};
+};
+
+/// Who takes it, and what it does to plans.
+struct OptionUse {
   bool of_all = false;           // every schedule takes it
   bool stands_in_plans = false;  // even where it says nothing
   bool joins_plans = false;      // is given beside a plan, too, and then holds as if it said so
   bool by_clock = false;         // what it makes depends on the speed of the machine
 };
+
+/// A row: all that the command line, files and help know of an option. What it means is known to
+/// the schedules that read its member.
+struct ScheduleOption : OptionWords, OptionValue, OptionUse {};
 
 /// In the order in which they are listed and written.
 std::span<const ScheduleOption> schedule_options();

@@ -57,9 +57,8 @@ class Ahead {
         above_(schedule.placement.replicas()),
         place_(schedule.placement.replicas() * m_, kNowhere),
         counts_(schedule.placement.devices, 0) {
-    for (const Placement::Edge& edge : schedule.placement.edges) {
+    for (const Placement::Edge& edge : schedule.placement.edges)
       above_[edge.to].push_back(edge.from);
-    }
     for (const DeviceId device : ids(schedule.order)) {
       const std::vector<Op>& order = schedule.order[device];
       const auto waits = std::ranges::find_if(

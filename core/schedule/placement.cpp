@@ -105,9 +105,8 @@ Placement v_placement(std::uint16_t devices) { return wave_placement(devices, 2)
 void pair_devices(Placement& placement) {
   TANDEM_CHECK(placement.devices % 2 == 0, placement.devices);
   placement.partner.resize(placement.devices);
-  for (const DeviceId device : ids(placement.partner)) {
+  for (const DeviceId device : ids(placement.partner))
     placement.partner[device] = id_at<DeviceId>(placement.devices - 1u - index(device));
-  }
 }
 
 Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions) {
@@ -135,9 +134,8 @@ Placement replicated_placement(const std::vector<std::uint16_t>& replicas) {
     const std::size_t first = replica, end = first + replicas[stage];
     for (; replica < end; ++replica) {
       add_replica(placement, replica, stage);
-      for (std::size_t above = first_above; stage > 0 && above < first; ++above) {
+      for (std::size_t above = first_above; stage > 0 && above < first; ++above)
         add_edge(placement, above, replica);
-      }
     }
     first_above = first;
   }

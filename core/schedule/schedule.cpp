@@ -57,9 +57,8 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
   }
   if (request.width < 1) return "a pipeline needs at least one replica, found width 0";
   if (request.chunks < 1) return "a device needs at least one stage, found 0 chunks";
-  if (request.extra_in_flight < 0) {
+  if (request.extra_in_flight < 0)
     return fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight);
-  }
   const std::int64_t replicas =
       request.devices * static_cast<std::int64_t>(replicas_per_device(traits, request));
   if (replicas <= kMostReplicas && replicas * request.microbatches <= kMostCells)
@@ -116,9 +115,7 @@ static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
 static std::optional<std::string> no_post_validation(const ScheduleTraits& traits,
                                                      const ScheduleRequest& request) {
   if (!request.post_validation) return std::nullopt;
-  if (!request.global_norm) {
-    return "post-validation needs clipping by a global norm (--clip NORM)";
-  }
+  if (!request.global_norm) return "post-validation needs clipping by a global norm (--clip NORM)";
   if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
   return fmt::format(
       "schedule {} has no use for post-validation: the forwards of the next batch read weights "
@@ -159,6 +156,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
 Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   Schedule schedule = traits.make(request);
+  schedule.name = traits.name;
   if (request.recompute == Recompute::stage) insert_recompute(schedule);
   insert_reduction(schedule, request.global_norm);
   if (request.post_validation) insert_validation(schedule);

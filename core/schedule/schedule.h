@@ -107,18 +107,23 @@ enum class PageComparison : std::uint8_t {
   always,       // with any, where its stages can be cut anew
 };
 
-/// A row of the registry: what differs from the defaults. Adding a schedule is adding a row; there
-/// is no base class and no static initialiser.
-struct ScheduleTraits {
-  std::string_view name;
-  std::vector<std::string_view> aliases = {};
-  std::string_view summary;
-  std::string_view source;
-  WeightSemantics weights = WeightSemantics::vanilla;
-  std::uint16_t replicas_per_device = 1;  // of any stages; 0: as `chunks` asks
+/// What is said of a schedule.
+struct ScheduleWords {
+  std::string_view name, summary, source;
+};
+
+/// In closed form, for p equal stages without latency.
+struct ScheduleFigures {
+  std::string_view bubble;
+  std::string_view activations;  // peak on device d
   std::string_view constraints = "none";
-  std::string_view bubble;                     // closed form, equal stages, no latency
-  std::string_view activations;                // peak on device d, closed form
+};
+
+/// What it is, where that differs from the defaults.
+struct ScheduleNature {
+  std::vector<std::string_view> aliases = {};
+  WeightSemantics weights = WeightSemantics::vanilla;
+  std::uint16_t replicas_per_device = 1;       // of any stages; 0: as `chunks` asks
   std::vector<std::string_view> options = {};  // beyond those every schedule takes: "chunks", …
   std::uint16_t replicas_per_stage = 1;        // 2: both directions pass every stage of the model
   std::uint16_t only_devices = 0;              // the one number of devices that it takes; 0: any
@@ -142,6 +147,10 @@ struct ScheduleTraits {
   std::optional<std::string> (*reject)(const ScheduleRequest&) = nullptr;
   Schedule (*make)(const ScheduleRequest&);
 };
+
+/// A row of the registry. Adding a schedule is adding a row: there is no base class of schedules,
+/// and no static initialiser.
+struct ScheduleTraits : ScheduleWords, ScheduleFigures, ScheduleNature {};
 
 /// All schedules, in the order they are listed.
 std::span<const ScheduleTraits> schedules();

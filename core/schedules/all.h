@@ -4,33 +4,31 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/schedule/schedule.h"
 
 namespace tandem {
 
-Schedule make_model_parallel(const ScheduleRequest& request);
+Schedule make_one_at_a_time(const ScheduleRequest& request);
 Schedule make_gpipe(const ScheduleRequest& request);
-Schedule make_data_parallel(const ScheduleRequest& request);
-Schedule make_one_forward_one_backward(const ScheduleRequest& request);
-Schedule make_eager(const ScheduleRequest& request);
+/// `slope`: forwards by which each stage is further ahead than the next.
+Schedule make_one_forward_one_backward(const ScheduleRequest& request, std::int32_t slope = 1);
 std::optional<std::string> reject_bpipe(const ScheduleRequest& request);
 Schedule make_bpipe(const ScheduleRequest& request);
-
 std::optional<std::string> reject_interleaved(const ScheduleRequest& request);
-Schedule make_interleaved(const ScheduleRequest& request);
+/// `splits`: backwards, in two halves.
+Schedule make_interleaved(const ScheduleRequest& request, bool splits);
 Schedule make_looped_bfs(const ScheduleRequest& request);
-Schedule make_interleaved_zero_bubble(const ScheduleRequest& request);
 
-Schedule make_zero_bubble_h1(const ScheduleRequest& request);
-Schedule make_zero_bubble_h2(const ScheduleRequest& request);
-Schedule make_zero_bubble_1p(const ScheduleRequest& request);
-Schedule make_zero_bubble_2p(const ScheduleRequest& request);
-Schedule make_zero_bubble_auto(const ScheduleRequest& request);
+/// On device d the weight gradients follow `slope` × d microbatches behind those of the input, and
+/// forwards are `slope` × (p − 1 − d) ahead of them.
+Schedule make_zero_bubble(const ScheduleRequest& request, std::int32_t slope);
+/// `cap`: of the activations of a device.
+Schedule make_zero_bubble_auto(const ScheduleRequest& request, double cap);
 Schedule make_zero_bubble_v(const ScheduleRequest& request);
 Schedule make_zero_bubble_v_auto(const ScheduleRequest& request);
-
 Schedule make_one_forward_one_backward_v(const ScheduleRequest& request);
 Schedule make_v_min(const ScheduleRequest& request);
 Schedule make_v_half(const ScheduleRequest& request);
@@ -38,17 +36,16 @@ Schedule make_v_zero_bubble(const ScheduleRequest& request);
 std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request);
 std::int64_t effort_of_v_adaptive(const ScheduleRequest& request);
 Schedule make_v_adaptive(const ScheduleRequest& request);
-
 /// core/schedules/search/order_search.h
 std::int64_t effort_of_search(const ScheduleRequest& request);
 Schedule make_search(const ScheduleRequest& request);
 
 Schedule make_two_stage_naive(const ScheduleRequest& request);
 Schedule make_two_stage_gpipe(const ScheduleRequest& request);
-std::optional<std::string> reject_two_stage_1f1b_1(const ScheduleRequest& request);
-Schedule make_two_stage_1f1b_1(const ScheduleRequest& request);
-std::optional<std::string> reject_two_stage_1f1b_2(const ScheduleRequest& request);
-Schedule make_two_stage_1f1b_2(const ScheduleRequest& request);
+/// m = `rounds` times the devices, as the variants of 1F1B are defined.
+std::optional<std::string> reject_two_stage_1f1b(std::string_view name, std::int32_t rounds,
+                                                 const ScheduleRequest& request);
+Schedule make_two_stage_1f1b(const ScheduleRequest& request);
 
 std::optional<std::string> reject_hanayo(const ScheduleRequest& request);
 Schedule make_hanayo(const ScheduleRequest& request);

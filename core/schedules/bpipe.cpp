@@ -49,9 +49,8 @@ std::vector<Op> with_evictions(const std::vector<Op>& order, const Share& share)
           {.kind = OpKind::load, .replica = op.replica, .microbatch = order[i + 1].microbatch});
     }
     with.push_back(op);
-    if (op.kind == OpKind::forward && share.evicts(op.microbatch)) {
+    if (op.kind == OpKind::forward && share.evicts(op.microbatch))
       with.push_back({.kind = OpKind::evict, .replica = op.replica, .microbatch = op.microbatch});
-    }
   }
   return with;
 }
@@ -72,7 +71,6 @@ std::optional<std::string> reject_bpipe(const ScheduleRequest& request) {
 
 Schedule make_bpipe(const ScheduleRequest& request) {
   Schedule schedule = make_one_forward_one_backward(request);
-  schedule.name = "bpipe";
   pair_devices(schedule.placement);
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];

@@ -150,13 +150,13 @@ class Reordering {
 };
 
 /// In the activations that the block needs by itself.
-Schedule from_block(std::string_view name, const ScheduleRequest& request,
+Schedule from_block(const ScheduleRequest& request,
                     const std::function<BlockRow(std::int64_t device)>& row_of) {
   Block block;
   for (std::int64_t device = 0; device < request.devices; ++device) block.push_back(row_of(device));
   VGrid grid = repeated(block, request.microbatches);
   const std::int32_t peak = highest_peak(grid);
-  return schedule_of_grid(name, request, reordered(std::move(grid), request.microbatches, peak));
+  return schedule_of_grid(request, reordered(std::move(grid), request.microbatches, peak));
 }
 
 }  // namespace
@@ -168,9 +168,8 @@ VGrid repeated(const Block& block, std::int32_t microbatches) {
     const auto last = static_cast<std::size_t>(*std::max_element(row.begin(), row.end()));
     grid.emplace_back(last + kBlockPeriod * turns + 1, VOp::idle);
     for (std::size_t leg = 0; leg < kVLegs; ++leg) {
-      for (std::size_t i = 0; i <= turns; ++i) {
+      for (std::size_t i = 0; i <= turns; ++i)
         grid.back()[static_cast<std::size_t>(row[leg]) + kBlockPeriod * i] = static_cast<VOp>(leg);
-      }
     }
     fill_with_weights(grid.back());
   }
@@ -195,7 +194,7 @@ VGrid reordered(VGrid grid, std::int32_t microbatches, std::int32_t cap) {
 // p = 4 and F, I, W = 3, 4, 2 by 6 a microbatch.
 Schedule make_v_min(const ScheduleRequest& request) {
   const std::int64_t p = request.devices, wait = p % 3 == 0 ? 2 : 0;
-  return from_block("v-min", request, [=](std::int64_t device) {
+  return from_block(request, [=](std::int64_t device) {
     return BlockRow{device, 2 * p - 1 - device, 2 * p + wait + device, 4 * p + wait - 1 - device};
   });
 }
@@ -203,7 +202,7 @@ Schedule make_v_min(const ScheduleRequest& request) {
 // Two slots down, one up; with even p the backward waits three.
 Schedule make_v_half(const ScheduleRequest& request) {
   const std::int64_t p = request.devices, wait = p % 2 == 0 ? 3 : 0;
-  return from_block("v-half", request, [=](std::int64_t device) {
+  return from_block(request, [=](std::int64_t device) {
     return BlockRow{2 * device, 3 * p - 2 - device, 3 * p + wait - 1 + 2 * device,
                     6 * p + wait - 2 - device};
   });
@@ -213,7 +212,7 @@ Schedule make_v_half(const ScheduleRequest& request) {
 // The paper gives no slots for it.
 Schedule make_v_zero_bubble(const ScheduleRequest& request) {
   const std::int64_t p = request.devices;
-  return from_block("v-zb", request, [=](std::int64_t device) {
+  return from_block(request, [=](std::int64_t device) {
     return BlockRow{4 * device, 6 * p - 5 - 2 * device, 6 * p - 4 + 4 * device,
                     12 * p - 9 - 2 * device};
   });

@@ -25,8 +25,8 @@ std::optional<std::string> reject_chimera(const ScheduleRequest& request) {
 // backward no two ops of a device meet in one; a unit begins 2p slots after the one before. So m
 // microbatches take 2m + 2p/n − 2 slots in n directions; with B = 2F the same order has more holes.
 Schedule make_chimera(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("chimera", request,
-                                     bidirectional_placement(request.devices, request.directions));
+  Schedule schedule =
+      empty_schedule(request, bidirectional_placement(request.devices, request.directions));
   const std::int32_t p = request.devices, ways = request.directions, of_unit = p / ways;
   Table<DeviceId, std::vector<std::pair<std::int32_t, Op>>> slots(request.devices);
   for (const ReplicaId replica : ids(schedule.placement.device)) {

@@ -17,18 +17,15 @@ namespace tandem {
 /// An activation, counted in integers so that a sum that reaches a cap equals it.
 inline constexpr std::int64_t kActivation = 1 << 20;
 
-/// A schedule with no ops yet: name, m, width and the tied first and last stage set from the
+/// A schedule with no ops yet: m, width and the tied first and last stage set from the
 /// request.
-inline Schedule empty_schedule(std::string_view name, const ScheduleRequest& request,
-                               Placement placement) {
+inline Schedule empty_schedule(const ScheduleRequest& request, Placement placement) {
   Schedule schedule;
-  schedule.name = name;
   schedule.microbatches = request.microbatches;
   schedule.width = request.width;
   schedule.placement = std::move(placement);
-  if (request.tied_embeddings && schedule.placement.stages() > 1) {
+  if (request.tied_embeddings && schedule.placement.stages() > 1)
     schedule.placement.tied = {{StageId{0}, id_at<StageId>(schedule.placement.stages() - 1)}};
-  }
   schedule.order.resize(schedule.placement.devices);
   return schedule;
 }
@@ -83,9 +80,8 @@ inline std::optional<std::string> uneven_share(std::string_view name, std::int32
 /// At the end of each device's order, an update of each of its stages for the whole batch.
 inline void append_updates(Schedule& schedule) {
   const std::int32_t m = schedule.microbatches;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
+  for (const ReplicaId replica : ids(schedule.placement.device))
     schedule.order[schedule.placement.device[replica]].push_back(update(replica, m - 1, m));
-  }
 }
 
 /// The longest time of a device between its first op's start and its last one's end: the zero
@@ -101,9 +97,8 @@ Duration longest_work(const Placement& placement, const ScheduleRequest& request
 /// One stage a device, in a line. `append` adds the ops of a replica to its device's order, which
 /// ends with the update for the whole batch.
 template <class Append>
-Schedule linear_schedule(std::string_view name, const ScheduleRequest& request,
-                         const Append& append) {
-  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
+Schedule linear_schedule(const ScheduleRequest& request, const Append& append) {
+  Schedule schedule = empty_schedule(request, linear_placement(request.devices));
   for (const ReplicaId replica : ids(schedule.placement.device))
     append(schedule.order[schedule.placement.device[replica]], replica);
   append_updates(schedule);

@@ -38,7 +38,7 @@ static bool awaits_others(const ScheduleRequest& request, const Placement& place
 // forward two batches on: the sums have until then, and the gradients of the batch between need a
 // buffer of their own. All offsets are then a batch further on, so that none is negative.
 Schedule make_double_buffered(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("2bw", request, linear_placement(request.devices));
+  Schedule schedule = empty_schedule(request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
   const auto late = [&](ReplicaId replica) {
     return awaits_others(request, schedule.placement, replica);

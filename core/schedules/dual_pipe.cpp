@@ -44,9 +44,8 @@ class DualPipeOrder {
     }
     for (std::int32_t i = 0; i < behind; ++i) go_back(1), both(1, 0);
     // From the middle on nobody waits for more than the gradient of the input.
-    for (std::int32_t i = 0; i <= 2 * before + 1; ++i) {
+    for (std::int32_t i = 0; i <= 2 * before + 1; ++i)
       i <= before ? go_back(1 - i % 2) : split_back(1 - i % 2);
-    }
     for (std::int32_t i = 0; i < behind; ++i) weigh(), split_back(0);
     while (!unweighed_.empty()) weigh();
   }
@@ -102,7 +101,7 @@ std::optional<std::string> reject_dual_pipe_v(const ScheduleRequest& request) {
 }
 
 Schedule make_dual_pipe_v(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("dualpipev", request, v_placement(request.devices));
+  Schedule schedule = empty_schedule(request, v_placement(request.devices));
   for (const DeviceId device : ids(schedule.order)) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
     DualPipeOrder(schedule.order[device], {.replica = replicas[0]}, {.replica = replicas[1]})
@@ -118,7 +117,7 @@ std::optional<std::string> reject_dual_pipe(const ScheduleRequest& request) {
 }
 
 Schedule make_dual_pipe(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("dualpipe", request, bidirectional_placement(request.devices));
+  Schedule schedule = empty_schedule(request, bidirectional_placement(request.devices));
   const std::int32_t p = request.devices;
   for (const DeviceId device : ids(schedule.order)) {
     const auto place = static_cast<std::int32_t>(index(device));

@@ -10,7 +10,7 @@ namespace tandem {
 
 Schedule make_gpipe(const ScheduleRequest& request) {
   const std::int32_t m = request.microbatches, group = request.group > 0 ? request.group : m;
-  return linear_schedule("gpipe", request, [=](std::vector<Op>& order, ReplicaId replica) {
+  return linear_schedule(request, [=](std::vector<Op>& order, ReplicaId replica) {
     for (std::int32_t first = 0; first < m; first += group) {
       const std::int32_t end = std::min(first + group, m);
       for (std::int32_t i = first; i < end; ++i) order.push_back(forward(replica, i));

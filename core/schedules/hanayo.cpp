@@ -23,9 +23,8 @@ class Waves {
  public:
   explicit Waves(Schedule& schedule)
       : schedule_(schedule), m_(schedule.microbatches), free_(schedule.placement.devices, 0) {
-    for (const DeviceId device : ids(schedule.order)) {
+    for (const DeviceId device : ids(schedule.order))
       replicas_.push_back(schedule.placement.replicas_on(device));
-    }
     const std::size_t cells = schedule.placement.replicas() * static_cast<std::size_t>(m_);
     forward_end_.assign(cells, kNever);
     backward_end_.assign(cells, kNever);
@@ -114,8 +113,7 @@ std::optional<std::string> reject_hanayo(const ScheduleRequest& request) {
 }
 
 Schedule make_hanayo(const ScheduleRequest& request) {
-  Schedule schedule =
-      empty_schedule("hanayo", request, wave_placement(request.devices, request.chunks));
+  Schedule schedule = empty_schedule(request, wave_placement(request.devices, request.chunks));
   Waves(schedule).make();
   append_updates(schedule);
   return schedule;

@@ -65,9 +65,8 @@ std::optional<std::string> reject_interleaved(const ScheduleRequest& request) {
 /// Forwards ahead of backwards by the visits that fill the pipeline. A backward in two halves lets
 /// the device before go on sooner, so that each device is ahead of the next by half as much; the
 /// weight gradients of device d follow d visits behind.
-static Schedule interleave(std::string_view name, const ScheduleRequest& request, bool splits) {
-  Schedule schedule =
-      empty_schedule(name, request, looped_placement(request.devices, request.chunks));
+Schedule make_interleaved(const ScheduleRequest& request, bool splits) {
+  Schedule schedule = empty_schedule(request, looped_placement(request.devices, request.chunks));
   const std::vector<Visit> order = visits(request, group_of(request));
   const std::size_t count = order.size();
   for (std::size_t device = 0; device < request.devices; ++device) {
@@ -82,9 +81,8 @@ static Schedule interleave(std::string_view name, const ScheduleRequest& request
     };
     const auto whole = [](ReplicaId replica, std::int32_t i) { return backward(replica, i); };
     for (std::size_t i = 0; i < count + ahead; ++i) {
-      if (i < count) {
+      if (i < count)
         ops.push_back(forward(replica_of(request, device, order[i].chunk), order[i].microbatch));
-      }
       if (i < ahead) continue;
       if (!splits) {
         go_back(whole, order[i - ahead]);
@@ -93,25 +91,15 @@ static Schedule interleave(std::string_view name, const ScheduleRequest& request
       go_back(backward_input, order[i - ahead]);
       if (i >= ahead + device) go_back(backward_weight, order[i - ahead - device]);
     }
-    for (std::size_t i = count - std::min(count, device); splits && i < count; ++i) {
+    for (std::size_t i = count - std::min(count, device); splits && i < count; ++i)
       go_back(backward_weight, order[i]);
-    }
   }
   append_updates(schedule);
   return schedule;
 }
 
-Schedule make_interleaved(const ScheduleRequest& request) {
-  return interleave("interleaved", request, false);
-}
-
-Schedule make_interleaved_zero_bubble(const ScheduleRequest& request) {
-  return interleave("interleaved-zb", request, true);
-}
-
 Schedule make_looped_bfs(const ScheduleRequest& request) {
-  Schedule schedule =
-      empty_schedule("looped-bfs", request, looped_placement(request.devices, request.chunks));
+  Schedule schedule = empty_schedule(request, looped_placement(request.devices, request.chunks));
   const std::int32_t m = request.microbatches;
   for (std::size_t device = 0; device < request.devices; ++device) {
     std::vector<Op>& ops = schedule.order[id_at<DeviceId>(device)];

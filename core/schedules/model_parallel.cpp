@@ -6,21 +6,13 @@
 
 namespace tandem {
 
-static Schedule one_at_a_time(std::string_view name, const ScheduleRequest& request) {
-  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
+Schedule make_one_at_a_time(const ScheduleRequest& request) {
+  return linear_schedule(request, [&](std::vector<Op>& order, ReplicaId replica) {
     for (std::int32_t i = 0; i < request.microbatches; ++i) {
       order.push_back(forward(replica, i));
       order.push_back(backward(replica, i));
     }
   });
-}
-
-Schedule make_model_parallel(const ScheduleRequest& request) {
-  return one_at_a_time("model-parallel", request);
-}
-
-Schedule make_data_parallel(const ScheduleRequest& request) {
-  return one_at_a_time("data-parallel", request);
 }
 
 }  // namespace tandem

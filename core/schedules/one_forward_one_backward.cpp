@@ -7,10 +7,8 @@
 
 namespace tandem {
 
-/// `slope`: forwards by which each stage is further ahead than the next.
-static Schedule with_slope(std::string_view name, const ScheduleRequest& request,
-                           std::int32_t slope) {
-  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
+Schedule make_one_forward_one_backward(const ScheduleRequest& request, std::int32_t slope) {
+  return linear_schedule(request, [&](std::vector<Op>& order, ReplicaId replica) {
     const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(replica));
     const std::int32_t m = request.microbatches, ahead = std::min(slope * rest, m);
     order.reserve(2 * static_cast<std::size_t>(m) + 1);
@@ -22,12 +20,5 @@ static Schedule with_slope(std::string_view name, const ScheduleRequest& request
     for (std::int32_t i = m - ahead; i < m; ++i) order.push_back(backward(replica, i));
   });
 }
-
-Schedule make_one_forward_one_backward(const ScheduleRequest& request) {
-  return with_slope("1f1b", request, 1);
-}
-
-// Forwards early enough that the latency of the links is hidden, at twice the activations.
-Schedule make_eager(const ScheduleRequest& request) { return with_slope("1f1b-eager", request, 2); }
 
 }  // namespace tandem

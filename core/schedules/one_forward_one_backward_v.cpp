@@ -110,8 +110,7 @@ class Advance {
 
 Schedule make_one_forward_one_backward_v(const ScheduleRequest& request) {
   const std::int32_t m = request.microbatches;
-  return schedule_of_grid("1f1b-v", request,
-                          Advance(repeated(block_of(request.devices), m), m).run(), false);
+  return schedule_of_grid(request, Advance(repeated(block_of(request.devices), m), m).run(), false);
 }
 
 }  // namespace tandem

@@ -67,9 +67,8 @@ class Replay {
   Duration arrival(const Op& op) const {
     const std::size_t replica = index(op.replica), last = schedule_.placement.replicas() - 1;
     if (op.kind == OpKind::backward_weight) return {};
-    if (op.kind == OpKind::forward) {
+    if (op.kind == OpKind::forward)
       return replica == 0 ? Duration{} : over_edge(forwards_[place(op) - m_], replica, replica - 1);
-    }
     if (replica == last) return forwards_[place(op)];
     return over_edge(backwards_[place(op) + m_], replica, replica + 1);
   }

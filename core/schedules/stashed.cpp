@@ -92,8 +92,7 @@ std::optional<std::string> reject_stashed(const ScheduleRequest& request) {
 }
 
 Schedule make_stashed(const ScheduleRequest& request) {
-  Schedule schedule =
-      empty_schedule("pipedream", request, replicated_placement(replicas_of(request)));
+  Schedule schedule = empty_schedule(request, replicated_placement(replicas_of(request)));
   const std::vector<Rounds> stages = rounds_of(request);
   std::size_t next_replica = 0;
   for (const Rounds& stage : stages) {

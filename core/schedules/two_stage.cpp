@@ -27,17 +27,18 @@ void append(std::vector<Op>& order, ReplicaId replica, std::int32_t ahead, std::
   }
 }
 
-/// m a multiple of the devices, as the variants of 1F1B are defined.
-std::optional<std::string> reject_but(std::string_view name, std::int32_t rounds,
-                                      const ScheduleRequest& request) {
+}  // namespace
+
+std::optional<std::string> reject_two_stage_1f1b(std::string_view name, std::int32_t rounds,
+                                                 const ScheduleRequest& request) {
   const std::int32_t wanted = rounds * request.devices;
   if (request.microbatches == wanted) return std::nullopt;
   return fmt::format("{} takes {} microbatches a batch on {} devices, {} for each, found {}", name,
                      wanted, request.devices, rounds, request.microbatches);
 }
 
-Schedule one_forward_one_backward(std::string_view name, const ScheduleRequest& request) {
-  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
+Schedule make_two_stage_1f1b(const ScheduleRequest& request) {
+  return linear_schedule(request, [&](std::vector<Op>& order, ReplicaId replica) {
     const auto ahead = static_cast<std::int32_t>(request.devices - 1 - index(replica));
     const std::int32_t m = request.microbatches;
     append(order, replica, ahead, m);
@@ -49,11 +50,9 @@ Schedule one_forward_one_backward(std::string_view name, const ScheduleRequest& 
   });
 }
 
-}  // namespace
-
 Schedule make_two_stage_naive(const ScheduleRequest& request) {
   const std::int32_t m = request.microbatches;
-  return linear_schedule("2bp-naive", request, [m](std::vector<Op>& order, ReplicaId replica) {
+  return linear_schedule(request, [m](std::vector<Op>& order, ReplicaId replica) {
     append(order, replica, 0, m);
     order.push_back(backward_weights(replica, 0, m - 1));
   });
@@ -61,25 +60,11 @@ Schedule make_two_stage_naive(const ScheduleRequest& request) {
 
 Schedule make_two_stage_gpipe(const ScheduleRequest& request) {
   const std::int32_t m = request.microbatches;
-  return linear_schedule("2bp-gpipe", request, [m](std::vector<Op>& order, ReplicaId replica) {
+  return linear_schedule(request, [m](std::vector<Op>& order, ReplicaId replica) {
     for (std::int32_t i = 0; i < m; ++i) order.push_back(forward(replica, i));
     for (std::int32_t i = 0; i < m; ++i) order.push_back(backward_input(replica, i));
     order.push_back(backward_weights(replica, 0, m - 1));
   });
-}
-
-std::optional<std::string> reject_two_stage_1f1b_1(const ScheduleRequest& request) {
-  return reject_but("2bp-1f1b-1", 1, request);
-}
-Schedule make_two_stage_1f1b_1(const ScheduleRequest& request) {
-  return one_forward_one_backward("2bp-1f1b-1", request);
-}
-
-std::optional<std::string> reject_two_stage_1f1b_2(const ScheduleRequest& request) {
-  return reject_but("2bp-1f1b-2", 2, request);
-}
-Schedule make_two_stage_1f1b_2(const ScheduleRequest& request) {
-  return one_forward_one_backward("2bp-1f1b-2", request);
 }
 
 }  // namespace tandem

@@ -65,9 +65,8 @@ void each_shape(std::int64_t devices, const Visit& visit) {
       for (std::int64_t fourth = 1; fourth < kPeriod; ++fourth) {
         if (second == third || third == fourth || second == fourth) continue;
         for (std::int64_t steep = 1; steep < kPeriod; ++steep) {
-          for (std::int64_t flat = 1; flat <= steep; ++flat) {
+          for (std::int64_t flat = 1; flat <= steep; ++flat)
             visit(Shape{{0, second, third, fourth}, steep, flat, devices - 1});
-          }
         }
       }
     }
@@ -106,7 +105,7 @@ std::optional<Schedule> order_of(const Block& block, const ScheduleRequest& requ
   std::optional<VGrid> grid =
       rewrites ? rewritten(block, m, cap) : reordered(repeated(block, m), m, cap);
   if (!grid) return std::nullopt;
-  return schedule_of_grid("v-adaptive", request, *grid);
+  return schedule_of_grid(request, *grid);
 }
 
 /// Of a long batch the span is what shorter ones tell: each further p microbatches take as long as

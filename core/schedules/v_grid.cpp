@@ -66,9 +66,8 @@ std::int32_t highest_peak(const VGrid& grid) {
   return peak;
 }
 
-Schedule schedule_of_grid(std::string_view name, const ScheduleRequest& request, const VGrid& grid,
-                          bool split) {
-  Schedule schedule = empty_schedule(name, request, v_placement(request.devices));
+Schedule schedule_of_grid(const ScheduleRequest& request, const VGrid& grid, bool split) {
+  Schedule schedule = empty_schedule(request, v_placement(request.devices));
   const std::int32_t m = request.microbatches;
   for (const DeviceId device : ids(schedule.order)) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "core/schedule/schedule.h"
@@ -74,7 +73,6 @@ void each_op(const VGrid& grid, Visit visit) {
 
 /// The grid's order. With `split`: backwards and weight gradients by ops of their own; else the
 /// weight gradient is part of the backward.
-Schedule schedule_of_grid(std::string_view name, const ScheduleRequest& request, const VGrid& grid,
-                          bool split = true);
+Schedule schedule_of_grid(const ScheduleRequest& request, const VGrid& grid, bool split = true);
 
 }  // namespace tandem

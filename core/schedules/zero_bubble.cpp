@@ -6,11 +6,8 @@
 
 namespace tandem {
 
-/// On device d the weight gradients follow `slope` × d microbatches behind those of the input, and
-/// forwards are `slope` × (p − 1 − d) ahead of them.
-static Schedule zero_bubble(std::string_view name, const ScheduleRequest& request,
-                            std::int32_t slope) {
-  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
+Schedule make_zero_bubble(const ScheduleRequest& request, std::int32_t slope) {
+  return linear_schedule(request, [&](std::vector<Op>& order, ReplicaId replica) {
     const std::int32_t m = request.microbatches;
     const auto before = static_cast<std::int32_t>(index(replica));
     const std::int32_t ahead = slope * (request.devices - 1 - before), behind = slope * before;
@@ -23,14 +20,6 @@ static Schedule zero_bubble(std::string_view name, const ScheduleRequest& reques
     for (std::int32_t i = std::max(0, m - behind); i < m; ++i)
       order.push_back(backward_weight(replica, i));
   });
-}
-
-Schedule make_zero_bubble_h1(const ScheduleRequest& request) {
-  return zero_bubble("zb-h1", request, 1);
-}
-
-Schedule make_zero_bubble_h2(const ScheduleRequest& request) {
-  return zero_bubble("zb-h2", request, 2);
 }
 
 }  // namespace tandem

@@ -70,8 +70,8 @@ class ZeroBubbleTrial {
     return longest;
   }
 
-  Schedule schedule(std::string_view name, const ScheduleRequest& request) const {
-    return linear_schedule(name, request, [&](std::vector<Op>& ops, ReplicaId replica) {
+  Schedule schedule(const ScheduleRequest& request) const {
+    return linear_schedule(request, [&](std::vector<Op>& ops, ReplicaId replica) {
       std::array<std::int32_t, kKinds> counts{};
       ops.reserve(devices_[index(replica)].order.size() + 1);
       for (const Kind kind : devices_[index(replica)].order) {
@@ -171,20 +171,17 @@ class ZeroBubbleTrial {
 
   /// Weight gradients while the next input is awaited; the last may delay it.
   void fill_gap(Device& device, std::int64_t arrival) {
-    while (device.can_weigh() && device.now + device.times[kWeight] <= arrival) {
+    while (device.can_weigh() && device.now + device.times[kWeight] <= arrival)
       put(device, kWeight);
-    }
     if (!device.can_weigh() || device.now >= arrival) return;
-    if (policy_.fills_small_gaps || arrival - device.now > most_bubble_ - device.bubble) {
+    if (policy_.fills_small_gaps || arrival - device.now > most_bubble_ - device.bubble)
       put(device, kWeight);
-    }
   }
 
   void go_forward() {
     std::vector<bool> wanted(devices_.size());
-    for (std::size_t j = devices_.size(); j-- > 0;) {
+    for (std::size_t j = devices_.size(); j-- > 0;)
       wanted[j] = wants_forward(j) && (j + 1 == devices_.size() || wanted[j + 1]);
-    }
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       if (!wanted[j]) continue;
       Device& device = devices_[j];
@@ -202,9 +199,8 @@ class ZeroBubbleTrial {
       Device& device = devices_[j];
       if (j + 1 < devices_.size()) fill_gap(device, arrival(j, kInput));
       // Nothing waits for the first device's: what is left goes before its last backwards.
-      while (j == 0 && device.done[kForward] == microbatches_ && device.can_weigh()) {
+      while (j == 0 && device.done[kForward] == microbatches_ && device.can_weigh())
         put(device, kWeight);
-      }
       put(j, kInput);
     }
   }
@@ -216,7 +212,9 @@ class ZeroBubbleTrial {
   std::int64_t most_bubble_ = 0;  // of any device: as much is free on all
 };
 
-Schedule best_order(std::string_view name, const ScheduleRequest& request, double cap) {
+}  // namespace
+
+Schedule make_zero_bubble_auto(const ScheduleRequest& request, double cap) {
   const std::int64_t least =
       longest_work(linear_placement(request.devices), request).count();  // no span is shorter
   std::optional<ZeroBubbleTrial> best;
@@ -227,41 +225,21 @@ Schedule best_order(std::string_view name, const ScheduleRequest& request, doubl
                            .fills_small_gaps = (bits & 1u) != 0});
     trial.make();
     if (!best || trial.span() < best->span()) best.emplace(std::move(trial));
-    if (best->span() == least) return best->schedule(name, request);
+    if (best->span() == least) return best->schedule(request);
   }
-  // Greedy orders miss some that are well known.
-  Schedule order = best->schedule(name, request);
+  // Greedy orders miss some that are well known: H1 and H2.
+  Schedule order = best->schedule(request);
   Duration span(best->span());
   const double p = request.devices, m = request.microbatches;
-  struct Handcrafted {
-    Schedule (*make)(const ScheduleRequest&);
-    double held;
-  };
-  for (const auto& [make, held] : {Handcrafted{make_zero_bubble_h1, std::min(p, m)},
-                                   Handcrafted{make_zero_bubble_h2, std::min(2 * p - 1, m)}}) {
-    if (held > cap) continue;
-    Schedule handcrafted = make(request);
+  for (const std::int32_t slope : {1, 2}) {
+    if (std::min(slope * (p - 1) + 1, m) > cap) continue;  // activations that it holds
+    Schedule handcrafted = make_zero_bubble(request, slope);
     const Duration its_span = span_of(handcrafted, request);
     if (its_span >= span) continue;
     order = std::move(handcrafted);
     span = its_span;
   }
-  order.name = name;
   return order;
-}
-
-}  // namespace
-
-Schedule make_zero_bubble_1p(const ScheduleRequest& request) {
-  return best_order("zb-1p", request, request.devices);
-}
-
-Schedule make_zero_bubble_2p(const ScheduleRequest& request) {
-  return best_order("zb-2p", request, 2.0 * request.devices);
-}
-
-Schedule make_zero_bubble_auto(const ScheduleRequest& request) {
-  return best_order("zb-auto", request, request.activation_cap(0).value_or(request.microbatches));
 }
 
 }  // namespace tandem

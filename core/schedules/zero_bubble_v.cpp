@@ -60,7 +60,7 @@ class ZeroBubbleVOrder {
 }  // namespace
 
 Schedule make_zero_bubble_v(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("zbv", request, v_placement(request.devices));
+  Schedule schedule = empty_schedule(request, v_placement(request.devices));
   for (const DeviceId device : ids(schedule.order)) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
     std::vector<Op>& ops = schedule.order[device];

@@ -181,9 +181,7 @@ class ZeroBubbleVTrial {
       const std::int64_t forward = device.times[index(VOp::forward_down)];
       while (device.held + room <= cap_ && device.now + forward <= turn &&
              !is_done(j, VOp::forward_down)) {
-        for (std::size_t before = 0; before <= j; ++before) {
-          put_if_ready(before, VOp::forward_down);
-        }
+        for (std::size_t before = 0; before <= j; ++before) put_if_ready(before, VOp::forward_down);
       }
       put_if_ready(j, VOp::forward_up);
     }
@@ -202,9 +200,8 @@ class ZeroBubbleVTrial {
             all(j) >= all(j - 1) && (up(j) > up(j - 1) || up(j - 1) == microbatches_);
         if (level) break;
         bool moves = false;
-        for (std::size_t behind = devices_.size(); behind-- > j;) {
+        for (std::size_t behind = devices_.size(); behind-- > j;)
           moves = put_if_ready(behind, leg) || moves;
-        }
         leg = leg == VOp::forward_down ? VOp::forward_up : VOp::forward_down;
         idle = moves ? 0 : idle + 1;
       }
@@ -271,15 +268,14 @@ Schedule make_zero_bubble_v_auto(const ScheduleRequest& request) {
       ZeroBubbleVTrial trial(request, policy, last ? last->bubbles() : std::vector<std::int64_t>());
       if (!trial.make() || (last && trial.span() >= last->span())) break;
       last.emplace(std::move(trial));
-      if (last->span() == least) return schedule_of_grid("zbv-auto", request, last->order());
+      if (last->span() == least) return schedule_of_grid(request, last->order());
     }
     if (last && (!best || last->span() < best->span())) best.emplace(std::move(*last));
   }
   // Greedy orders miss some that are well known, and may get stuck.
   Schedule handcrafted = make_zero_bubble_v(request);
-  handcrafted.name = "zbv-auto";
   if (!best || span_of(handcrafted, request).count() < best->span()) return handcrafted;
-  return schedule_of_grid("zbv-auto", request, best->order());
+  return schedule_of_grid(request, best->order());
 }
 
 }  // namespace tandem

@@ -45,9 +45,8 @@ std::size_t skip_blank(std::string_view text, std::size_t position) {
 
 std::size_t string_end(std::string_view text, std::size_t first) {
   std::size_t position = first + 1;
-  while (position < text.size() && text[position] != '"') {
+  while (position < text.size() && text[position] != '"')
     position += text[position] == '\\' ? 2 : 1;
-  }
   return std::min(position + 1, text.size());
 }
 
@@ -72,9 +71,8 @@ std::size_t scalar_end(std::string_view text, std::size_t first) {
   std::size_t position = is_at(first, "-") ? first + 1 : first;
   position = is_at(position, "0") ? position + 1 : digits_end(text, position);
   if (is_at(position, ".")) position = digits_end(text, position + 1);
-  if (is_at(position, "eE")) {
+  if (is_at(position, "eE"))
     position = digits_end(text, is_at(position + 1, "+-") ? position + 2 : position + 1);
-  }
   return position;
 }
 
@@ -156,9 +154,8 @@ class Builder {
 
   std::size_t token_start() const {
     std::size_t position = skip_blank(text_, position_);
-    while (position < text_.size() && (text_[position] == ',' || text_[position] == ':')) {
+    while (position < text_.size() && (text_[position] == ',' || text_[position] == ':'))
       position = skip_blank(text_, position + 1);
-    }
     return position;
   }
 
@@ -310,17 +307,15 @@ std::string_view JsonDocument::source(std::size_t node) const {
 
 std::string JsonDocument::string(std::size_t node) const {
   const std::string_view quoted = source(node);
-  if (quoted.find('\\') == std::string_view::npos) {
+  if (quoted.find('\\') == std::string_view::npos)
     return std::string(quoted.substr(1, quoted.size() - 2));
-  }
   return nlohmann::json::parse(quoted).get<std::string>();
 }
 
 bool JsonDocument::is_string(std::size_t node, std::string_view text) const {
   const std::string_view quoted = source(node);
-  if (quoted.find('\\') == std::string_view::npos) {
+  if (quoted.find('\\') == std::string_view::npos)
     return quoted.substr(1, quoted.size() - 2) == text;
-  }
   return string(node) == text;
 }
 

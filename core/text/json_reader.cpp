@@ -155,9 +155,8 @@ std::vector<JsonReader> JsonReader::array() const {
     return elements;
   }
   const JsonDocument& document = file_->document();
-  for (std::size_t node = node_ + 1; node < document[node_].next; node = document[node].next) {
+  for (std::size_t node = node_ + 1; node < document[node_].next; node = document[node].next)
     elements.emplace_back(*file_, node);
-  }
   return elements;
 }
 

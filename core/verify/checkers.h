@@ -7,6 +7,15 @@
 
 namespace tandem::verification {
 
+/// What the checkers of slots and versions look at, and tell.
+struct Checker {
+  const Facts& facts_;
+  Order& order_;
+  const SlotCounts& slots_;
+  Report& report_;
+  const Program& program_ = facts_.program();
+};
+
 /// Placement, sizes and spans that the other checkers' tables rest on. False: nothing further can
 /// be said.
 bool check_shape(const Program& program, Report& report);
@@ -29,14 +38,13 @@ void check_completeness(const Facts& facts, Report& report);
 void check_dependencies(const Facts& facts, Order& order, Report& report);
 
 /// The same version forwards and backwards, made before it is read and not overwritten while it is.
-void check_versions(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
+void check_versions(const Checker& of);
 
 /// What an update made before its norm was known can still be made again when it is validated, and
 /// what has used it.
-void check_post_validation(const Facts& facts, Order& order, const SlotCounts& slots,
-                           Report& report);
+void check_post_validation(const Checker& of);
 
 /// No ring slot is taken before its last user has ended, nor borrowed while it has one.
-void check_slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
+void check_slots(const Checker& of);
 
 }  // namespace tandem::verification

@@ -19,9 +19,7 @@ class Dependencies {
     for (const ReplicaId replica : facts_.replicas()) check_updates(replica);
     for (const InstructionId id : program_.order()) {
       const OpKind kind = program_[id].op.kind;
-      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient) {
-        check_reduction_order(id);
-      }
+      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient) check_reduction_order(id);
     }
   }
 

@@ -125,9 +125,8 @@ void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& rep
 void Facts::read_move(InstructionId id, Report& report) {
   const Op& op = program_[id].op;
   const std::int32_t r = residue(id);
-  if (op.span == 1 && replica_of(stage(op.replica), r) == op.replica) {
+  if (op.span == 1 && replica_of(stage(op.replica), r) == op.replica)
     return enter(op.kind == OpKind::evict ? Work::evict : Work::load, id, r, report);
-  }
   report.add(ViolationKind::malformed, id,
              "{} of {}: there is no stash of microbatch {}, or of more than one",
              describe(program_, id), at_replica(program_, op.replica), r);

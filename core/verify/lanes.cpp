@@ -77,9 +77,8 @@ void check_collective(const Facts& facts, InstructionId id, Report& report) {
   std::multiset<Lane> lanes;
   std::set<Lane> wanted;
   for (const LaneId lane : program.lanes(program[id])) lanes.insert(program.lanes()[lane]);
-  for (const ReplicaId replica : facts.participants(id)) {
+  for (const ReplicaId replica : facts.participants(id))
     wanted.insert(own_lane(facts.device(replica), LaneKind::collective));
-  }
   if (wanted.empty()) return;  // reported where participants are read
   if (std::ranges::equal(lanes, wanted)) return;
   report.add(ViolationKind::malformed, id,

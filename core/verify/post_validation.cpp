@@ -8,16 +8,9 @@ namespace {
 
 /// A rollback makes a version again, and does again the forwards that have read it, each when those
 /// that feed it are done again.
-class PostValidationCheck {
+class PostValidationCheck : public Checker {
  public:
-  PostValidationCheck(const Facts& facts, Order& order, const SlotCounts& slots, Report& report)
-      : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
-
   void check() {
-    replicas_on_.resize(facts_.placement().devices);
-    for (const ReplicaId replica : facts_.replicas()) {
-      replicas_on_[facts_.device(replica)].push_back(replica);
-    }
     for (const ReplicaId replica : facts_.replicas()) check_updates(replica);
     for (const StageId stage : facts_.stages()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_readers(stage, r);
@@ -28,6 +21,11 @@ class PostValidationCheck {
   }
 
  private:
+  /// All of its device, itself among them.
+  std::vector<ReplicaId> beside(ReplicaId replica) const {
+    return facts_.placement().replicas_on(facts_.device(replica));
+  }
+
   /// What settles the version that a forward reads, and how many batches after it stands.
   struct Settled {
     InstructionId validate = kNoInstruction;
@@ -57,7 +55,7 @@ class PostValidationCheck {
                   at_replica(program_, replica), slots, at_instruction(program_, writer.id),
                   at_instruction(program_, validate));
     }
-    for (const ReplicaId other : replicas_on_[facts_.device(replica)]) {
+    for (const ReplicaId other : beside(replica)) {
       if (facts_.stage(other) <= facts_.stage(replica)) continue;
       for (const UpdateFact& first : updates) {
         for (const UpdateFact& then : facts_.updates(other)) {
@@ -85,7 +83,7 @@ class PostValidationCheck {
       need(validate, facts_.find(work, stage, r), -later);
     }
     if (!ahead(forward, {validate, later})) return need(validate, forward, -later);
-    for (const ReplicaId other : replicas_on_[facts_.device(facts_.replica_of(stage, r))]) {
+    for (const ReplicaId other : beside(facts_.replica_of(stage, r))) {
       for (const UpdateFact& update : facts_.updates(other)) {
         if (update.last == facts_.residue(validate)) need(forward, update.validate, later);
       }
@@ -110,20 +108,12 @@ class PostValidationCheck {
                 at_instruction(program_, to), at_instruction(program_, fed.validate),
                 at_instruction(program_, from), at_instruction(program_, feeds.validate));
   }
-
-  const Facts& facts_;
-  const Program& program_;
-  Order& order_;
-  const SlotCounts& slots_;
-  Report& report_;
-  Table<DeviceId, std::vector<ReplicaId>> replicas_on_;
 };
 
 }  // namespace
 
-void check_post_validation(const Facts& facts, Order& order, const SlotCounts& slots,
-                           Report& report) {
-  if (facts.has_post_validation()) PostValidationCheck(facts, order, slots, report).check();
+void check_post_validation(const Checker& of) {
+  if (of.facts_.has_post_validation()) PostValidationCheck{of}.check();
 }
 
 }  // namespace tandem::verification

@@ -38,12 +38,23 @@ class Report {
 };
 
 /// "1 batch", "3 batches".
-std::string batches(std::int64_t count);
+inline std::string batches(std::int64_t count) {
+  return fmt::format("{} {}", count, count == 1 ? "batch" : "batches");
+}
 
 /// "stage 2 (device 1)".
-std::string at_replica(const Program& program, ReplicaId replica);
+inline std::string at_replica(const Program& program, ReplicaId replica) {
+  return fmt::format("stage {} (device {})", index(replica),
+                     index(program.placement().device[replica]));
+}
 
 /// "b3 (stage 2, microbatch 3, device 1)"; a transfer or a collective already names its devices.
-std::string at_instruction(const Program& program, InstructionId id);
+inline std::string at_instruction(const Program& program, InstructionId id) {
+  const Op& op = program[id].op;
+  if (is_transfer(op.kind)) return describe(program, id);
+  return fmt::format("{} (stage {}, microbatch {}, device {})", describe(program, id),
+                     tandem::index(op.replica), op.microbatch % program.microbatches(),
+                     tandem::index(program.placement().device[op.replica]));
+}
 
 }  // namespace tandem::verification

@@ -16,9 +16,8 @@ bool placement_holds(const Placement& placement) {
     if (index(edge.from) >= replicas || index(edge.to) >= replicas) return false;
   }
   for (const DeviceId partner : placement.partner) {
-    if (placement.partner.size() != placement.devices || index(partner) >= placement.devices) {
+    if (placement.partner.size() != placement.devices || index(partner) >= placement.devices)
       return false;
-    }
   }
   for (const auto& group : placement.tied) {
     const auto unknown = [&](StageId stage) {

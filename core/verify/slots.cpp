@@ -17,11 +17,8 @@ struct Use {
   std::vector<InstructionId> takers, users;
 };
 
-class Slots {
+class Slots : public Checker {
  public:
-  Slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report)
-      : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
-
   void check() {
     for (const ReplicaId replica : facts_.replicas()) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
@@ -219,18 +216,10 @@ class Slots {
       held -= static_cast<std::int64_t>(frees.count(id));
     }
   }
-
-  const Facts& facts_;
-  const Program& program_;
-  Order& order_;
-  const SlotCounts& slots_;
-  Report& report_;
 };
 
 }  // namespace
 
-void check_slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report) {
-  Slots(facts, order, slots, report).check();
-}
+void check_slots(const Checker& of) { Slots{of}.check(); }
 
 }  // namespace tandem::verification

@@ -33,10 +33,11 @@ static std::vector<Violation> violations_of(const Program& program,
   verification::check_dependencies(facts, order, report);
   if (!slots && !report.empty()) return report.take();
   if (!slots) slots = count_slots(program);
-  verification::check_versions(facts, order, *slots, report);
+  const verification::Checker checker{facts, order, *slots, report};
+  verification::check_versions(checker);
   keep_going();
-  verification::check_post_validation(facts, order, *slots, report);
-  verification::check_slots(facts, order, *slots, report);
+  verification::check_post_validation(checker);
+  verification::check_slots(checker);
   return report.take();
 }
 

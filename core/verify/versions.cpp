@@ -6,17 +6,13 @@ namespace {
 
 /// Update number n of a stage makes version n + 1 from version n. Numbers here count from the batch
 /// of the reader.
-class Versions {
+class Versions : public Checker {
  public:
-  Versions(const Facts& facts, Order& order, const SlotCounts& slots, Report& report)
-      : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
-
   void check() {
     for (const StageId stage : facts_.stages()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-        for (const Work work : {Work::forward, Work::recompute, Work::input_gradient}) {
+        for (const Work work : {Work::forward, Work::recompute, Work::input_gradient})
           check_reader(facts_.find(work, stage, r), facts_.find(Work::forward, stage, r), r);
-        }
       }
     }
   }
@@ -89,18 +85,10 @@ class Versions {
                 at_instruction(program_, writer), batches(later),
                 at_instruction(program_, reader.id), reader.residue);
   }
-
-  const Facts& facts_;
-  const Program& program_;
-  Order& order_;
-  const SlotCounts& slots_;
-  Report& report_;
 };
 
 }  // namespace
 
-void check_versions(const Facts& facts, Order& order, const SlotCounts& slots, Report& report) {
-  Versions(facts, order, slots, report).check();
-}
+void check_versions(const Checker& of) { Versions{of}.check(); }
 
 }  // namespace tandem::verification

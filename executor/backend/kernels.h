@@ -44,6 +44,10 @@ template <class T>
 void check_size(std::span<T> span, std::int64_t size) {
   TANDEM_CHECK(std::ssize(span) == size, span.size(), size);
 }
+template <class... T>
+void check_sizes(std::int64_t size, std::span<T>... spans) {
+  (check_size(spans, size), ...);
+}
 
 template <class T, class W>
 void check_attention(const AttentionShape& shape, std::span<T> qkv, std::span<W> log_sum,

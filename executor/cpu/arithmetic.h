@@ -66,9 +66,8 @@ TANDEM_LOOPS inline T largest(const T* x, std::size_t count) {
   lanes.fill(x[0]);
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
       lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
-    }
   }
   for (; i < count; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
   T result = lanes[0];

@@ -116,9 +116,7 @@ void attend_head(const HeadView<T>& head, std::int64_t sequence, T* log_sum, T* 
     const std::int64_t last = std::min(first + kQueries, sequence);
     OfQueries<T> peaks, sums{};
     peaks.fill(std::numeric_limits<T>::lowest());
-    for (std::int64_t i = first; i < last; ++i) {
-      std::fill_n(out + i * head.row, head.channels, T{});
-    }
+    for (std::int64_t i = first; i < last; ++i) std::fill_n(out + i * head.row, head.channels, T{});
     for (std::int64_t key = 0; key < last; key += kKeys) {
       const Block block = block_of(first, last, key, sequence);
       const auto skipped = static_cast<std::size_t>(block.query - first);

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "executor/cpu/gemm_blocked.h"
-#include "executor/cpu/gemm_fused.h"
 
 namespace tandem::cpu {
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace tandem::cpu {
 
@@ -36,6 +37,11 @@ struct GemmVariant {
 /// Those that this processor can run, slowest first.
 template <class T>
 std::span<const GemmVariant<T>> gemm_variants();
+
+/// Of these the ones that use fused multiply-add, from a file of their own: there the compiler is
+/// told to contract, everywhere else not to. None where the processor has none.
+template <class T>
+std::vector<GemmVariant<T>> fused_variants();
 
 /// The last of them.
 template <class T>

@@ -116,9 +116,8 @@ TANDEM_BF16 void pack_consecutive(const Factor& from, std::int64_t lines, std::i
                                       : _mm512_setzero_si512();
       }
       transpose(rounded, turned);
-      for (std::int64_t i = 0; i < kLanes; ++i) {
+      for (std::int64_t i = 0; i < kLanes; ++i)
         _mm512_store_si512(out + (k / 2 + i) * kLanes, turned[i]);
-      }
     }
   }
 }
@@ -131,9 +130,8 @@ void pack(const Factor& from, std::int64_t lines, std::int64_t inner, Pair* out)
 /// Rounds rows, which stay rows, kPairs apart; zeros up to a whole tile.
 TANDEM_BF16 void round_rows(const Factor& from, std::int64_t rows, std::int64_t inner, Pair* out) {
   for (std::int64_t row = 0; row < rows; ++row, out += kPairs) {
-    for (std::int64_t k = 0; k < inner; k += 2 * kLanes) {
+    for (std::int64_t k = 0; k < inner; k += 2 * kLanes)
       _mm512_store_si512(out + k / 2, round_pairs(from.at(row, k), inner - k));
-    }
   }
   const std::int64_t missing = (kTileRows - rows % kTileRows) % kTileRows;
   std::fill_n(out, missing * kPairs, Pair{0});
@@ -170,25 +168,22 @@ TANDEM_BF16_INLINE void run_tile(const Tile& tile) {
   for (std::int64_t k = 0; k < tile.pairs; ++k, a += tile.a_pair, b += kLanes) {
     __m512bh right[kTileVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileVectors; ++v) {
+    for (int v = 0; v < kTileVectors; ++v)
       right[v] = reinterpret_cast<__m512bh>(_mm512_load_si512(b + v * kPanel));
-    }
 #pragma GCC unroll 8
     for (int row = 0; row < kTileRows; ++row) {
       const auto left =
           reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[row * tile.a_row])));
 #pragma GCC unroll 2
-      for (int v = 0; v < kTileVectors; ++v) {
+      for (int v = 0; v < kTileVectors; ++v)
         sums[row][v] = _mm512_dpbf16_ps(sums[row][v], left, right[v]);
-      }
     }
   }
 #pragma GCC unroll 8
   for (int row = 0; row < kTileRows; ++row) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kTileVectors; ++v) {
+    for (int v = 0; v < kTileVectors; ++v)
       _mm512_storeu_ps(tile.c + row * tile.c_row + v * kLanes, sums[row][v]);
-    }
   }
 }
 
@@ -240,9 +235,8 @@ TANDEM_BF16 void run_block(const Tile& first, std::int64_t rows, std::int64_t co
       if (rows - row >= kTileRows && columns - column >= kTileColumns) {
         for (std::int64_t next = kTileRows; next < 2 * kTileRows; ++next) {
           // The next tile's part of C arrives while this one computes.
-          for (int v = 0; v < kTileVectors; ++v) {
+          for (int v = 0; v < kTileVectors; ++v)
             __builtin_prefetch(tile.c + next * tile.c_row + v * kLanes, 1);
-          }
         }
         run_tile(tile);
       } else {

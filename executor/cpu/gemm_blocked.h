@@ -76,9 +76,8 @@ TANDEM_INLINE void run_tile(const Tile<T>& tile) {
 #pragma GCC unroll 16
   for (int row = 0; row < kBy.rows; ++row) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kBy.vectors; ++v) {
+    for (int v = 0; v < kBy.vectors; ++v)
       std::memcpy(tile.c + row * tile.c_row + v * kLanes, &sums[row][v], kBy.bytes);
-    }
   }
 }
 
@@ -157,9 +156,8 @@ TANDEM_INLINE void run_row_panel(Tile<T> tile, std::int64_t rows, std::int64_t c
     if (rows == kBy.rows && columns - column >= 2 * kColumns) {
       // The next tile's part of C arrives while this one computes.
       for (int row = 0; row < kBy.rows; ++row) {
-        for (int v = 0; v < kBy.vectors; ++v) {
+        for (int v = 0; v < kBy.vectors; ++v)
           __builtin_prefetch(tile.c + row * tile.c_row + kColumns + v * kBy.lanes(sizeof(T)), 1);
-        }
       }
     }
     if (rows == kBy.rows && columns - column >= kColumns) {

@@ -21,9 +21,8 @@ class EdgeTile {
         rows_(rows),
         bytes_(static_cast<std::size_t>(columns) * sizeof(T)) {
     if (tile.adds) {
-      for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t row = 0; row < rows; ++row)
         std::memcpy(sums_ + row * kColumns, c_ + row * c_row_, bytes_);
-      }
     }
     if (tile.bias != nullptr) {
       std::memcpy(bias_, tile.bias, bytes_);
@@ -37,9 +36,8 @@ class EdgeTile {
 
   /// Once the tile has run.
   [[gnu::always_inline]] inline void copy_back() const {
-    for (std::int64_t row = 0; row < rows_; ++row) {
+    for (std::int64_t row = 0; row < rows_; ++row)
       std::memcpy(c_ + row * c_row_, sums_ + row * kColumns, bytes_);
-    }
   }
 
  private:

@@ -1,5 +1,4 @@
-#include "executor/cpu/gemm_fused.h"
-
+#include "executor/cpu/gemm.h"
 #include "executor/cpu/gemm_blocked.h"
 
 namespace tandem::cpu {

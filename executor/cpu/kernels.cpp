@@ -111,10 +111,8 @@ void Kernels<T>::accumulate_rows(RowShape shape, In dy, Out db) const {
 
 template <class T>
 void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
-  check_size(spans.x, shape.rows * shape.width);
-  check_size(spans.y, shape.rows * shape.width);
-  check_size(spans.mean, shape.rows);
-  check_size(spans.inverse_deviation, shape.rows);
+  check_sizes(shape.rows * shape.width, spans.x, spans.y);
+  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
   on_widest_vectors([=, &spans]() TANDEM_LOOPS {
     constexpr T kEpsilon = static_cast<T>(1e-5);
     const std::size_t width = to_size(shape.width);
@@ -126,9 +124,8 @@ void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
       const T mean = lane_sum<T>(width, [x](std::size_t i) TANDEM_LOOPS { return x[i]; }) / count;
       const auto square = [=](std::size_t i) TANDEM_LOOPS { return (x[i] - mean) * (x[i] - mean); };
       const T inverse = T{1} / std::sqrt(lane_sum<T>(width, square) / count + kEpsilon);
-      for (std::size_t i = 0; i < width; ++i) {
+      for (std::size_t i = 0; i < width; ++i)
         y[i] = fused((x[i] - mean) * inverse, gain[i], bias[i]);
-      }
       spans.mean[row] = mean;
       spans.inverse_deviation[row] = inverse;
     }
@@ -137,9 +134,7 @@ void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
 
 template <class T>
 void Kernels<T>::layer_norm_backward(RowShape shape, const NormBackward<T>& spans) const {
-  check_size(spans.x, shape.rows * shape.width);
-  check_size(spans.dy, shape.rows * shape.width);
-  check_size(spans.dx, shape.rows * shape.width);
+  check_sizes(shape.rows * shape.width, spans.x, spans.dy, spans.dx);
   if (!spans.residual.empty()) check_size(spans.residual, shape.rows * shape.width);
   on_widest_vectors([=, &spans]() TANDEM_LOOPS {
     const std::size_t width = to_size(shape.width);
@@ -168,10 +163,8 @@ void Kernels<T>::layer_norm_backward(RowShape shape, const NormBackward<T>& span
 template <class T>
 void Kernels<T>::layer_norm_backward_weight(RowShape shape,
                                             const NormBackwardWeight<T>& spans) const {
-  check_size(spans.x, shape.rows * shape.width);
-  check_size(spans.dy, shape.rows * shape.width);
-  check_size(spans.dgain, shape.width);
-  check_size(spans.dbias, shape.width);
+  check_sizes(shape.rows * shape.width, spans.x, spans.dy);
+  check_sizes(shape.width, spans.dgain, spans.dbias);
   on_widest_vectors([=, &spans]() TANDEM_LOOPS {
     const std::size_t width = to_size(shape.width);
     T *dgain = spans.dgain.data(), *dbias = spans.dbias.data();
@@ -278,9 +271,8 @@ void Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> tar
   check_size(targets, shape.rows);
   check_size(logits, shape.rows * shape.width);
   const std::size_t width = to_size(shape.width);
-  for (const std::int32_t target : targets) {
+  for (const std::int32_t target : targets)
     TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
-  }
   const auto sum_losses = [=]() TANDEM_LOOPS {
     double sum_of_rows = 0.0;
     for (std::size_t row = 0; row < targets.size(); ++row) {
@@ -304,9 +296,7 @@ void Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> tar
 template <class T>
 void Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale, Out gradient,
                                double* loss) const {
-  check_size(y, shape.rows * shape.width);
-  check_size(expected, shape.rows * shape.width);
-  check_size(gradient, shape.rows * shape.width);
+  check_sizes(shape.rows * shape.width, y, expected, gradient);
   double sum = 0.0;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const T error = y[i] - expected[i];

@@ -46,9 +46,8 @@ Factor right_of(const Gemm<float>& g) {
 }
 
 void start_from_bias(const Gemm<float>& g) {
-  for (std::int64_t row = 0; row < g.rows; ++row) {
+  for (std::int64_t row = 0; row < g.rows; ++row)
     std::copy_n(g.bias, g.columns, g.c + row * g.c_row);
-  }
 }
 
 void run_f32(const Gemm<float>& g, int threads) {

@@ -36,9 +36,8 @@ constexpr std::array<Checked, 5> kChecked{{{256, 128, 512, false, false},
 
 std::vector<float> numbers(std::int64_t count, std::uint64_t key) {
   std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(uniform(random_bits(1, key, i)) - 0.5);
-  }
   return values;
 }
 
@@ -251,9 +250,8 @@ void set_product_precision(Precision precision) { process().precision = precisio
 void set_products(const ProductRequest& request) {
   ProductRequest wanted = request;
   const char* environment = std::getenv("TANDEM_KERNELS");
-  if (wanted.engine == "auto" && environment != nullptr && *environment != 0) {
+  if (wanted.engine == "auto" && environment != nullptr && *environment != 0)
     wanted.engine = environment;
-  }
   Process& state = process();
   const std::lock_guard lock(state.mutex);
   state.chosen = choose_products(wanted, library_run(wanted.precision));

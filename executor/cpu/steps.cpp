@@ -58,9 +58,8 @@ void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
         const T change = Rule::change(by, by.scale * gradients[i], mean, square);
         if constexpr (kState && Rule::kStates > 0) first[i] = mean;
         if constexpr (kState && Rule::kStates > 1) second[i] = square;
-        if constexpr (kWeights) {
+        if constexpr (kWeights)
           out[i] = fused(-by.rate, fused(by.decay, weights[i], change), weights[i]);
-        }
       }
     });
   });

@@ -19,12 +19,8 @@
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
 #include "executor/run/training_run.h"
-#include "executor/stage/stage_functions.h"
 
 namespace tandem {
-
-template class Stage<cuda::Kernels<float>>;
-template class Stage<cuda::Kernels<cuda::Bf16>>;
 
 namespace {
 

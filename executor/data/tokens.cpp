@@ -64,9 +64,8 @@ std::span<const std::uint16_t> check_tokens(const std::string& path, std::string
     reject(path, fmt::format("expected a token file, which begins with the number {}, found {}",
                              kMagic, magic));
   }
-  if (version != kVersion) {
+  if (version != kVersion)
     reject(path, fmt::format("expected version {} of token files, found {}", kVersion, version));
-  }
   if (count <= 0) reject(path, fmt::format("expected at least one token, found {}", count));
   const std::size_t held = bytes.size() - sizeof header;
   const std::size_t wanted = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
@@ -138,15 +137,13 @@ void Tokens::check_within(std::int32_t vocabulary) const {
 }
 
 void write_token_file(const std::string& path, std::span<const std::uint16_t> tokens) {
-  if (tokens.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+  if (tokens.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
     reject(path, fmt::format("{} tokens are more than a token file can count", tokens.size()));
-  }
   const Header header{kMagic, kVersion, static_cast<std::int32_t>(tokens.size())};
   std::string content(sizeof header + tokens.size_bytes(), '\0');
   std::memcpy(content.data(), header.data(), sizeof header);
-  if (!tokens.empty()) {
+  if (!tokens.empty())
     std::memcpy(content.data() + sizeof header, tokens.data(), tokens.size_bytes());
-  }
   write_file(path, content);
 }
 

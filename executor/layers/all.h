@@ -51,23 +51,13 @@ class AnyLayer {
                 Layer<Head<K>, K> && Layer<Linear<K>, K> && Layer<SquaredError<K>, K>);
   static_assert(std::variant_size_v<Variant> == kLayerKinds);
 
+  /// The alternatives stand in the order of the kinds.
+  template <std::size_t kFirst = 0>
   static Variant make(LayerKind kind, const LayerShape& shape) {
-    switch (kind) {
-      case LayerKind::embedding:
-        return Embedding<K>(shape);
-      case LayerKind::attention:
-        return Attention<K>(shape);
-      case LayerKind::mlp:
-        return Mlp<K>(shape);
-      case LayerKind::head:
-        return Head<K>(shape);
-      case LayerKind::linear:
-        return Linear<K>(shape);
-      case LayerKind::squared_error:
-        return SquaredError<K>(shape);
+    if constexpr (kFirst + 1 < kLayerKinds) {
+      if (static_cast<std::size_t>(kind) != kFirst) return make<kFirst + 1>(kind, shape);
     }
-    TANDEM_CHECK(false, static_cast<int>(kind));
-    return Linear<K>(shape);
+    return Variant(std::in_place_index<kFirst>, shape);
   }
 
   LayerKind kind_;

@@ -36,7 +36,7 @@ class Attention {
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
-    const auto normed = cut_normed(spans.stash, spans.scratch);
+    const auto normed = cut_normed<K>(shape_, spans.stash, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
     kernels.matmul(to_qkv(), normed.y, weights.qkv, weights.qkv_bias, stash.qkv);
     kernels.attention(
@@ -49,17 +49,14 @@ class Attention {
   }
 
   void recompute(K& kernels, const BackwardSpans<T, W>& spans) const {
-    if (!shape_.drops()) return;
-    const auto weights = cut_weights(spans.weights);
-    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias,
-              cut_normed<T>({}, spans.scratch));
+    normalise_again(kernels, shape_, spans);
   }
 
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
-    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
+    const auto normed = cut_normed<K, const T>(shape_, spans.stash, spans.scratch);
     const auto scratch = cut_scratch(spans.scratch);
     // The gradient of the attended values borrows the place of the norm's, which is made after its
     // last use.
@@ -80,7 +77,7 @@ class Attention {
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto stash = cut_stash(spans.stash);
-    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
+    const auto normed = cut_normed<K, const T>(shape_, spans.stash, spans.scratch);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
     kernels.accumulate_product_and_rows(to_output(), stash.attended, spans.output_gradient,
                                         gradients.projection, gradients.projection_bias);
@@ -112,11 +109,6 @@ class Attention {
     Carver<U> carver(whole);
     return {carver.take(d_),     carver.take(d_),      carver.take(3 * d_ * d_),
             carver.take(3 * d_), carver.take(d_ * d_), carver.take(d_)};
-  }
-  template <class U>
-  auto cut_normed(std::span<U> stash, std::span<U> scratch) const {
-    auto carver = cheap_part<W>(shape_, stash, scratch, normed_size<T, W>(shape_.norm()));
-    return take_normed(carver, shape_.norm());
   }
   template <class U>
   Stash<U> cut_stash(std::span<U> whole) const {

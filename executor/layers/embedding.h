@@ -15,10 +15,8 @@ class Embedding {
 
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
     const ModelSpec& model = shape_.model;
-    std::vector<Tensor> tensors(2);
-    tensors[0] = table(kTokenTable, model.vocabulary);
-    tensors[1] = table("embedding.position.weight", model.sequence);
-    return tensors;
+    return {table(kTokenTable, model.vocabulary),
+            table("embedding.position.weight", model.sequence)};
   }
   std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }
   std::int64_t scratch_size() const { return 0; }

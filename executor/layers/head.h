@@ -19,14 +19,13 @@ class Head {
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
     std::vector<Tensor> tensors;
     append_tensors(norm_tensors("head.norm", shape_.model.width), tensors);
-    std::vector<Tensor> projection(1);
-    projection[0] = {.name = kHeadTable,
+    append_tensors({{.name = kHeadTable,
                      .shape = {vocabulary_, d_},
                      .decayed = true,
                      .initial = Initial::normal,
                      .deviation = kInitialDeviation,
-                     .key = shape_.model.tied ? kTokenTable : kHeadTable};
-    append_tensors(std::move(projection), tensors);
+                     .key = shape_.model.tied ? kTokenTable : kHeadTable}},
+                   tensors);
     return tensors;
   }
   std::int64_t stash_size() const {
@@ -40,7 +39,7 @@ class Head {
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto logits = cut_logits(spans.stash);
-    const auto normed = cut_normed(spans.stash, spans.scratch);
+    const auto normed = cut_normed<K>(shape_, spans.stash, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
     const MatmulShape to_logits{.rows = shape_.rows(), .inner = d_, .columns = vocabulary_};
     kernels.matmul_transposed(to_logits, normed.y, weights.projection, logits);
@@ -49,17 +48,14 @@ class Head {
   }
 
   void recompute(K& kernels, const BackwardSpans<T, W>& spans) const {
-    if (!shape_.drops()) return;
-    const auto weights = cut_weights(spans.weights);
-    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias,
-              cut_normed<T>({}, spans.scratch));
+    normalise_again(kernels, shape_, spans);
   }
 
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
     const auto logits = cut_logits(spans.stash);
-    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
+    const auto normed = cut_normed<K, const T>(shape_, spans.stash, spans.scratch);
     const std::span<T> scratch = cut_scratch(spans.scratch);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.matmul(to_norm, logits, weights.projection, {}, scratch);
@@ -69,7 +65,7 @@ class Head {
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto logits = cut_logits(spans.stash);
-    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
+    const auto normed = cut_normed<K, const T>(shape_, spans.stash, spans.scratch);
     const std::span<const T> scratch = cut_scratch(spans.scratch);
     const MatmulShape table{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.accumulate_product(table, logits, normed.y, gradients.projection);
@@ -88,11 +84,6 @@ class Head {
   Weights<U> cut_weights(std::span<U> whole) const {
     Carver<U> carver(whole);
     return {carver.take(d_), carver.take(d_), carver.take(vocabulary_ * d_)};
-  }
-  template <class U>
-  auto cut_normed(std::span<U> stash, std::span<U> scratch) const {
-    auto carver = cheap_part<W>(shape_, stash, scratch, normed_size<T, W>(shape_.norm()));
-    return take_normed(carver, shape_.norm());
   }
   /// Their gradient, after forward.
   template <class U>

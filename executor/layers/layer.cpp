@@ -1,7 +1,6 @@
 #include "executor/layers/layer.h"
 
 #include <cmath>
-#include <iterator>
 
 namespace tandem {
 
@@ -46,22 +45,18 @@ template void initialise<float>(const Tensor&, std::uint64_t, std::span<float>);
 template void initialise<double>(const Tensor&, std::uint64_t, std::span<double>);
 
 std::vector<Tensor> norm_tensors(const std::string& prefix, std::int32_t width) {
-  std::vector<Tensor> tensors(2);
-  tensors[0] = {.name = prefix + ".gain", .shape = {width}, .initial = Initial::ones};
-  tensors[1] = {.name = prefix + ".bias", .shape = {width}, .initial = Initial::zeros};
-  return tensors;
+  return {{.name = prefix + ".gain", .shape = {width}, .initial = Initial::ones},
+          {.name = prefix + ".bias", .shape = {width}, .initial = Initial::zeros}};
 }
 
 std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t inner,
                                        std::int64_t columns, double deviation) {
-  std::vector<Tensor> tensors(2);
-  tensors[0] = {.name = prefix + ".weight",
-                .shape = {inner, columns},
-                .decayed = true,
-                .initial = Initial::normal,
-                .deviation = deviation};
-  tensors[1] = {.name = prefix + ".bias", .shape = {columns}};
-  return tensors;
+  return {{.name = prefix + ".weight",
+           .shape = {inner, columns},
+           .decayed = true,
+           .initial = Initial::normal,
+           .deviation = deviation},
+          {.name = prefix + ".bias", .shape = {columns}}};
 }
 
 double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,

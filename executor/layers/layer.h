@@ -240,6 +240,25 @@ Carver<U, W> cheap_part(const LayerShape& shape, std::span<U> stash, std::span<U
   return Carver<U, W>(home.last(static_cast<std::size_t>(size)));
 }
 
+/// The norm that a layer begins with, where that is all that is cheap to make again of it.
+template <Kernels K, class U, class W = typename K::Wide>
+auto cut_normed(const LayerShape& shape, std::span<U> stash, std::span<U> scratch) {
+  const std::int64_t size = normed_size<typename K::Scalar, W>(shape.norm());
+  auto carver = cheap_part<W>(shape, stash, scratch, size);
+  return take_normed(carver, shape.norm());
+}
+
+/// Makes it again into scratch with selective recomputation. The layer's weights begin with its
+/// gain and bias.
+template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
+void normalise_again(K& kernels, const LayerShape& shape, const BackwardSpans<T, W>& spans) {
+  if (!shape.drops()) return;
+  Carver<const T> weights(spans.weights);
+  const auto gain = weights.take(shape.model.width), bias = weights.take(shape.model.width);
+  normalise(kernels, shape.norm(), spans.input, gain, bias,
+            cut_normed<K, T>(shape, {}, spans.scratch));
+}
+
 /// Appends tensors, giving them their offsets.
 void append_tensors(std::vector<Tensor> more, std::vector<Tensor>& tensors);
 

@@ -14,12 +14,10 @@ class Linear {
 
   std::vector<Tensor> tensors(std::int32_t block) const {
     const std::int64_t d = shape_.model.width;
-    std::vector<Tensor> tensors(1);
-    tensors[0] = {.name = fmt::format("linear{}.weight", block),
-                  .shape = {d, d},
-                  .decayed = true,
-                  .initial = Initial::dyadic};
-    return tensors;
+    return {{.name = fmt::format("linear{}.weight", block),
+             .shape = {d, d},
+             .decayed = true,
+             .initial = Initial::dyadic}};
   }
   std::int64_t stash_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }

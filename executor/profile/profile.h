@@ -7,7 +7,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "core/files/product_algorithms.h"
+#include "core/files/profile_file.h"
 #include "core/model/model.h"
 #include "executor/backend/notice.h"
 

@@ -85,9 +85,8 @@ class DevicesAtOnce {
   void start_and_join() {
     std::vector<std::jthread> threads;
     try {
-      for (std::int32_t device = 0; device < request_.busy_devices; ++device) {
+      for (std::int32_t device = 0; device < request_.busy_devices; ++device)
         threads.emplace_back([this, device] { run(device); });
-      }
     } catch (...) {
       fail();
       // Those that run wait for those that could not be started.
@@ -179,9 +178,8 @@ std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
     if (part.repetitions == 0) continue;
     for (const std::int32_t size : request.microbatch_sizes) {
       std::vector<Tallies> measured = DevicesAtOnce<B>(part, make_backend, size, tick).measure();
-      for (; request.disturbed && request.disturbed() && again > 0; --again) {
+      for (; request.disturbed && request.disturbed() && again > 0; --again)
         measured = DevicesAtOnce<B>(part, make_backend, size, [] {}).measure();
-      }
       append_means(measured, all[size]);
     }
   }

@@ -3,6 +3,7 @@
 // before anything is made. Communicators are made and connected one after another, by all of their
 // members: in one order for all devices, or two of them would wait for each other.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,7 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "core/base/check.h"
 #include "core/program/program.h"
+#include "core/program/title.h"
 
 namespace tandem {
 
@@ -22,25 +27,91 @@ struct CommunicatorPlan {
   std::vector<DeviceId> devices;  // by rank, numbered through all pipelines; of a transfer from, to
   bool sums = false;              // or sends, from the first to the second
 
-  std::size_t rank_of(DeviceId device) const;  // REQUIRES: a member
+  /// REQUIRES: a member.
+  std::size_t rank_of(DeviceId device) const {
+    const auto found = std::ranges::find(devices, device);
+    TANDEM_CHECK(found != devices.end(), index(device));
+    return static_cast<std::size_t>(found - devices.begin());
+  }
 };
 
 class CommunicatorPlans {
  public:
   /// Of `width` pipelines of the program. Transfers within a device, and sums on one, need none.
-  CommunicatorPlans(const Program& program, std::uint16_t width);
+  CommunicatorPlans(const Program& program, std::uint16_t width) {
+    for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline) add_transfers(program, pipeline);
+    add_sums(program, width);
+  }
 
   /// In the order in which they are made: of each pipeline the transfers by lane, then the sums.
   const std::vector<CommunicatorPlan>& all() const { return plans_; }
   /// Which of them an instruction of a pipeline takes, if any.
-  std::optional<std::size_t> of(std::uint16_t pipeline, InstructionId id) const;
+  std::optional<std::size_t> of(std::uint16_t pipeline, InstructionId id) const {
+    const auto found = of_.find({pipeline, id});
+    return found == of_.end() ? std::nullopt : std::optional(found->second);
+  }
   /// Those that a device makes, in order.
-  std::vector<std::size_t> of_device(DeviceId device) const;
+  std::vector<std::size_t> of_device(DeviceId device) const {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      if (std::ranges::find(plans_[i].devices, device) != plans_[i].devices.end())
+        places.push_back(i);
+    }
+    return places;
+  }
 
  private:
-  void add_transfers(const Program& program, std::uint16_t pipeline);
-  void add_sums(const Program& program, std::uint16_t width);
-  std::size_t sum_among(std::vector<DeviceId> devices);
+  /// Numbered through all pipelines.
+  static DeviceId device_of(const Program& program, std::uint16_t pipeline, DeviceId device) {
+    return id_at<DeviceId>(std::size_t{pipeline} * program.placement().devices + index(device));
+  }
+
+  void add_transfers(const Program& program, std::uint16_t pipeline) {
+    std::map<LaneId, std::vector<InstructionId>> of_lane;  // of the sender
+    for (const InstructionId id : program.order()) {
+      const Instruction& instruction = program[id];
+      if (!is_transfer(instruction.op.kind) || moves_stash(instruction.op.kind)) continue;
+      const auto lanes = program.lanes(instruction);
+      if (lanes.size() == 2) of_lane[lanes.front()].push_back(id);
+    }
+    for (const auto& [lane, transfers] : of_lane) {
+      const Lane& row = program.lanes()[lane];
+      const DeviceId from = device_of(program, pipeline, row.device);
+      const DeviceId to = device_of(program, pipeline, row.peer);
+      for (const InstructionId id : transfers) of_.emplace(std::pair{pipeline, id}, plans_.size());
+      plans_.push_back({fmt::format("{} {}→{}", words(name(row.kind)), index(from), index(to)),
+                        {from, to},
+                        false});
+    }
+  }
+  void add_sums(const Program& program, std::uint16_t width) {
+    for (const InstructionId id : program.order()) {
+      const OpKind kind = program[id].op.kind;
+      if (!sums_replicas(kind) && !sums_tied(kind)) continue;
+      const bool shared = sums_replicas(kind);  // by all pipelines
+      std::vector<DeviceId> members;
+      for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline) {
+        if (!shared) members.clear();
+        for (const LaneId lane : program.lanes(program[id]))
+          members.push_back(device_of(program, pipeline, program.lanes()[lane].device));
+        if (!shared && members.size() > 1) of_.emplace(std::pair{pipeline, id}, sum_among(members));
+      }
+      if (!shared || members.size() < 2) continue;
+      const std::size_t plan = sum_among(std::move(members));
+      for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline)
+        of_.emplace(std::pair{pipeline, id}, plan);
+    }
+  }
+  /// Sums among the same devices keep one order already: each device has one lane for all of them.
+  std::size_t sum_among(std::vector<DeviceId> devices) {
+    std::ranges::sort(devices);
+    const auto [found, added] = sums_.emplace(devices, plans_.size());
+    if (!added) return found->second;
+    std::string name = "sum";
+    for (const DeviceId device : devices) name += fmt::format(" {}", index(device));
+    plans_.push_back({std::move(name), std::move(devices), true});
+    return found->second;
+  }
 
   std::vector<CommunicatorPlan> plans_;
   std::map<std::vector<DeviceId>, std::size_t> sums_;

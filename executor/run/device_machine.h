@@ -106,9 +106,8 @@ class DeviceMachine {
     if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
       const LaneKind kind = program_.lanes()[lane].kind;
-      if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient) {
+      if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient)
         return queue_receive(stream, lane, instance);
-      }
     }
     backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
   }
@@ -318,9 +317,8 @@ class DeviceMachine {
     const bool everywhere = instruction.op.kind == OpKind::reduce_gradient;
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       if (pipeline != pipeline_ && !everywhere) continue;
-      for (const LaneId lane : program_.lanes(instruction)) {
+      for (const LaneId lane : program_.lanes(instruction))
         run_.wake(run_.device_of(pipeline, program_.lanes()[lane].device));
-      }
     }
   }
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/files/product_algorithms.h"
+#include "core/files/profile_file.h"
 #include "core/memory/memory.h"
 #include "core/program/run.h"
 #include "core/program/timeline.h"

@@ -1,12 +1,14 @@
 #pragma once
 // Watchdog: a thread that sees whether the devices of a run get on, and says who holds them up.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <numeric>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -68,11 +70,44 @@ class Watchdog {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void watch(const std::stop_token& stop);
+  void watch(const std::stop_token& stop) {
+    std::int64_t seen = -1;
+    Clock::time_point last_change = Clock::now();
+    while (sleep(stop, std::clamp<Duration>(limit() / 8, std::chrono::milliseconds(1),
+                                            std::chrono::seconds(1)))) {
+      const std::int64_t ended = std::accumulate(
+          setup_.devices.begin(), setup_.devices.end(), std::int64_t{0},
+          [](std::int64_t sum, const Progress* device) { return sum + device->ended(); });
+      const Clock::time_point now = Clock::now();
+      if (ended != seen) {
+        seen = ended;
+        last_change = now;
+      }
+      if (now - last_change < limit()) continue;
+      setup_.on_stall(culprit(), now - last_change);
+      if (sleep(stop, setup_.grace)) setup_.on_stuck();
+      return;
+    }
+  }
   /// False when the watch is over.
-  bool sleep(const std::stop_token& stop, Duration time);
-  Duration limit() const;
-  const Progress* culprit() const;
+  bool sleep(const std::stop_token& stop, Duration time) {
+    std::unique_lock lock(mutex_);
+    over_.wait_for(lock, stop, time, [] { return false; });
+    return !stop.stop_requested();
+  }
+  Duration limit() const {
+    Duration longest{};
+    for (const Progress* device : setup_.devices) longest = std::max(longest, device->longest());
+    return std::max(setup_.limit, 20 * longest);
+  }
+  const Progress* culprit() const {
+    const Progress* found = nullptr;
+    for (const Progress* device : setup_.devices) {
+      if (device->working() && (found == nullptr || device->since() < found->since()))
+        found = device;
+    }
+    return found;
+  }
 
   Setup setup_;
   std::mutex mutex_;

@@ -13,7 +13,7 @@
 #include "core/program/run.h"
 #include "core/program/timeline.h"
 #include "core/program/title.h"
-#include "executor/backend/late_error.h"
+#include "executor/backend/notice.h"
 #include "executor/run/run_state.h"
 #include "executor/run/watchdog.h"
 

@@ -36,9 +36,8 @@ std::string_view name(LearningRateKind kind) {
 double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::int64_t number) {
   TANDEM_CHECK(number >= 1, number);
   const std::int64_t done = number - 1;
-  if (done < schedule.warmup) {
+  if (done < schedule.warmup)
     return peak * static_cast<double>(number) / static_cast<double>(schedule.warmup);
-  }
   if (schedule.kind == LearningRateKind::constant) return peak;
   const bool waits = schedule.kind == LearningRateKind::wsd;
   const std::int64_t start = waits ? schedule.total - schedule.decay : schedule.warmup;

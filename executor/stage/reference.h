@@ -4,14 +4,21 @@
 // a whole copy. It shares kernels, layers, data and optimizer steps with the executor, and nothing
 // else: no stage, no slot, no program.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
 #include "core/schedule/schedule.h"
 #include "executor/data/data.h"
 #include "executor/layers/all.h"
@@ -50,6 +57,10 @@ struct ReferenceConfig {
   std::vector<LayerRange> clip_ranges = {};
 };
 
+/// The stages that `config` says, or those of its semantics. REQUIRES: they cover the model
+/// (checked).
+std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceConfig& config);
+
 /// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
 template <class T>
 struct ReferenceState {
@@ -78,15 +89,67 @@ class Reference {
 
   /// REQUIRES: stages cover the layers, in order, and those of tied embeddings update for the same
   /// microbatches (checked). `data` made for the same model and microbatch size, and outlives this.
-  Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data);
+  Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
+      : config_(config),
+        tied_(model.architecture == Architecture::gpt2 && model.tied),
+        data_(data),
+        left_(static_cast<std::size_t>(config.microbatches) * config.width) {
+    check_trainable(model);
+    const std::vector<ReferenceStage> stages = stages_of(model, config);
+    TANDEM_CHECK(!tied_ || stages.front().microbatches == stages.back().microbatches);
+    const LayerShape shape{
+        .model = model,
+        .microbatch_size = config.microbatch_size,
+        .loss_scale = mean_loss_scale(model, config.microbatch_size,
+                                      stages.back().microbatches * config.width)};
+    boundary_ = shape.boundary();
+    for (const ReferenceStage& stage : stages) stages_.push_back(make_stage(stage, shape));
+  }
 
   /// One batch and its updates. Throws DeviceError where the guard is to stop. Vanilla: W(t+1) =
   /// W(t) − ν∇f(W(t)); delayed by one: W(t) − ν∇f(W(max(t−1, 0))).
-  const ReferenceState<T>& step(const std::function<void(const ReferenceUpdate&)>& on_update = {});
+  const ReferenceState<T>& step(const std::function<void(const ReferenceUpdate&)>& on_update = {}) {
+    const std::int32_t m = config_.microbatches;
+    state_.losses.assign(static_cast<std::size_t>(m * config_.width), 0.0);
+    for (SerialStage& stage : stages_) stage.added.assign(stage.to_add.size(), 0);
+    for (const std::int32_t microbatch : turns()) {
+      for (SerialStage& stage : stages_) load(stage, microbatch);
+      for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
+        state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
+            run_microbatch(pipeline, microbatch);
+      }
+      std::vector<SerialStage*> due;
+      for (SerialStage& stage : stages_) {
+        if (add_gradients(stage, microbatch)) due.push_back(&stage);
+      }
+      if (due.empty()) continue;
+      const Tensors gradients = summed_gradients(due);
+      const std::map<std::string, GuardDecision> decisions = decisions_on(due, gradients);
+      for (SerialStage* stage : due) {
+        update_stage(*stage, gradients, decisions);
+        if (!on_update) continue;
+        ReferenceUpdate made{.tensors = {}, .version = stage->updates};
+        for (const auto& [name, values] : stage->versions.back()) made.tensors.push_back(name);
+        on_update(made);
+      }
+    }
+    for (std::vector<Left>& left : left_) left.clear();
+    ++state_.batches;
+    return state_;
+  }
   const ReferenceState<T>& state() const { return state_; }
 
  private:
   using Tensors = std::map<std::string, std::vector<T>>;
+
+  static std::vector<T> zeros(std::int64_t size) {
+    return std::vector<T>(static_cast<std::size_t>(size));
+  }
+  /// A row of a stage, of which an empty one says what all have by themselves.
+  static std::int32_t row_of(const std::vector<std::int32_t>& rows, std::int32_t microbatch,
+                             std::int32_t otherwise) {
+    return rows.empty() ? otherwise : rows[static_cast<std::size_t>(microbatch)];
+  }
   /// What a microbatch leaves at a layer for the gradients of the layer's weights.
   struct Left {
     std::vector<T> input, stash, scratch, output_gradient;
@@ -110,24 +173,258 @@ class Reference {
     std::vector<std::size_t> added;
   };
 
-  SerialStage make_stage(const ReferenceStage& config, const LayerShape& shape);
-  std::vector<std::int32_t> turns() const;
-  void load(SerialStage& stage, std::int32_t microbatch);
-  double run_microbatch(std::int32_t pipeline, std::int32_t microbatch);
-  void run_backward(std::vector<Left>& left);
-  bool add_gradients(SerialStage& stage, std::int32_t microbatch);
-  void add_gradients_of(SerialStage& stage, std::int32_t microbatch);
-  Tensors sum_of_rank(const SerialStage& stage, std::size_t rank) const;
-  Tensors summed_gradients(const std::vector<SerialStage*>& stages);
+  SerialStage make_stage(const ReferenceStage& config, const LayerShape& shape) {
+    const std::int32_t updates = config_.microbatches / config.microbatches;
+    SerialStage stage{
+        .config = config,
+        .entries = {},
+        .versions = {Tensors{}},
+        .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
+        .added = {}};
+    for (std::int32_t i = 0; i < config_.microbatches; ++i) {
+      const std::int32_t microbatch = row_of(config.order, i, i);
+      stage.to_add[static_cast<std::size_t>(microbatch / config.microbatches)].push_back(
+          microbatch);
+    }
+    for (std::int32_t index = config.layers.first; index < config.layers.last; ++index) {
+      AnyLayer<K> layer(shape, index);
+      for (const Tensor& tensor : layer.tensors()) {
+        std::vector<T> weights = zeros(tensor.size());
+        initialise<T>(tensor, config_.seed, weights);
+        stage.versions.back()[tensor.name] = weights;
+        state_.weights[tensor.name] = std::move(weights);
+        state_.optimizer[tensor.name] =
+            zeros(tensor.size() * optimizer_states(config_.optimizer.kind));
+      }
+      stage.entries.push_back({.layer = std::move(layer)});
+    }
+    return stage;
+  }
+  /// The microbatches of a batch one after the other: where each stage updates once, in the order
+  /// in which the first adds them, so that few wait for others.
+  std::vector<std::int32_t> turns() const {
+    const bool once = std::ranges::all_of(
+        stages_, [](const SerialStage& stage) { return stage.to_add.size() == 1; });
+    if (once) return stages_.front().to_add.front();
+    std::vector<std::int32_t> ascending(static_cast<std::size_t>(config_.microbatches));
+    std::iota(ascending.begin(), ascending.end(), 0);
+    return ascending;
+  }
+  /// Puts the version that the microbatch reads into the entries, and sums to add to.
+  void load(SerialStage& stage, std::int32_t microbatch) {
+    const ReferenceStage& config = stage.config;
+    const std::int64_t update =
+        state_.batches * std::ssize(stage.to_add) + microbatch / config.microbatches;
+    const std::int64_t version =
+        std::max<std::int64_t>(update - row_of(config.staleness, microbatch, 0), 0);
+    for (Entry& entry : stage.entries) {
+      if (entry.sums.empty()) {
+        const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
+        entry.sums.assign(sums, zeros(entry.layer.weights_size()));
+      }
+      if (stage.loaded == version) continue;
+      entry.weights.clear();
+      const auto back = static_cast<std::size_t>(stage.updates - version);
+      const Tensors& weights = stage.versions.at(stage.versions.size() - 1 - back);
+      for (const Tensor& tensor : entry.layer.tensors()) {
+        const std::vector<T>& values = weights.at(tensor.name);
+        entry.weights.insert(entry.weights.end(), values.begin(), values.end());
+      }
+    }
+    stage.loaded = version;
+  }
+  /// Forward, and backward as far as the gradients of the inputs.
+  double run_microbatch(std::int32_t pipeline, std::int32_t microbatch) {
+    const std::int32_t m = config_.microbatches;
+    Sample<T> sample;
+    data_.fill((state_.batches * config_.width + pipeline) * m + microbatch, sample);
+    std::vector<Left>& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)];
+    // What a layer reads; the first reads the data's numbers, if the model takes numbers.
+    std::vector<T> input = sample.inputs;
+    double loss = 0.0;
+    for (const SerialStage& stage : stages_) {
+      for (const Entry& entry : stage.entries) {
+        const bool last = &entry == &stages_.back().entries.back();
+        Left& here = left.emplace_back();
+        here.input = std::move(input);
+        here.stash = zeros(entry.layer.stash_size());
+        input = zeros(last ? 0 : boundary_);
+        entry.layer.forward(kernels_, {.weights = entry.weights,
+                                       .input = here.input,
+                                       .sample = &sample,
+                                       .stash = here.stash,
+                                       .output = input,
+                                       .loss = &loss});
+      }
+    }
+    run_backward(left);
+    return loss;
+  }
+  void run_backward(std::vector<Left>& left) {
+    std::vector<T> gradient;
+    std::size_t i = left.size();
+    for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
+      for (auto entry = stage->entries.rbegin(); entry != stage->entries.rend(); ++entry) {
+        Left& here = left[--i];
+        here.scratch = zeros(entry->layer.scratch_size());
+        here.output_gradient = std::move(gradient);
+        gradient = zeros(i > 0 ? boundary_ : 0);
+        entry->layer.backward_input(kernels_, {.weights = entry->weights,
+                                               .input = here.input,
+                                               .stash = here.stash,
+                                               .output_gradient = here.output_gradient,
+                                               .scratch = here.scratch,
+                                               .input_gradient = gradient});
+      }
+    }
+  }
+  /// Adds what may be added in its turn once `microbatch` has run. Whether that ends an update.
+  bool add_gradients(SerialStage& stage, std::int32_t microbatch) {
+    const auto update = static_cast<std::size_t>(microbatch / stage.config.microbatches);
+    const std::vector<std::int32_t>& to_add = stage.to_add[update];
+    std::size_t& added = stage.added[update];
+    while (added < to_add.size() && !left_[static_cast<std::size_t>(to_add[added])].empty())
+      add_gradients_of(stage, to_add[added++]);
+    return added == to_add.size();
+  }
+  /// Of a microbatch of each pipeline: what it left at the stage's layers is used up.
+  void add_gradients_of(SerialStage& stage, std::int32_t microbatch) {
+    const std::int32_t m = config_.microbatches, replicas = stage.config.replicas;
+    const std::int32_t replica = row_of(stage.config.replica, microbatch, microbatch % replicas);
+    for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
+      const auto sum = static_cast<std::size_t>(pipeline * replicas + replica);
+      for (std::size_t i = 0; i < stage.entries.size(); ++i) {
+        Entry& entry = stage.entries[i];
+        Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
+                          [static_cast<std::size_t>(stage.config.layers.first) + i];
+        entry.layer.backward_weight(kernels_, {.input = left.input,
+                                               .stash = left.stash,
+                                               .output_gradient = left.output_gradient,
+                                               .scratch = left.scratch,
+                                               .gradients = entry.sums[sum]});
+        left = {};
+      }
+    }
+  }
+  Tensors sum_of_rank(const SerialStage& stage, std::size_t rank) const {
+    Tensors sum;
+    for (const Entry& entry : stage.entries) {
+      for (const Tensor& tensor : entry.layer.tensors()) {
+        const auto first = entry.sums[rank].begin() + tensor.offset;
+        sum[tensor.name].assign(first, first + tensor.size());
+      }
+    }
+    return sum;
+  }
+  /// The gradients of an update of `stages`, by tensor; their sums are used up.
+  Tensors summed_gradients(const std::vector<SerialStage*>& stages) {
+    std::vector<Tensors> ranks;  // what stages sum for themselves, a rank each
+    for (SerialStage* stage : stages) {
+      ranks.resize(std::max(ranks.size(), stage->entries.front().sums.size()));
+      for (std::size_t rank = 0; rank < stage->entries.front().sums.size(); ++rank)
+        ranks[rank].merge(sum_of_rank(*stage, rank));
+      for (Entry& entry : stage->entries) entry.sums.clear();
+    }
+    for (Tensors& sums : ranks) {
+      if (!tied_ || !sums.contains(kHeadTable)) continue;
+      std::vector<T>& table = sums.at(kTokenTable);
+      kernels_.add(table, sums.at(kHeadTable), table);
+    }
+    Tensors total = std::move(ranks.front());
+    for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+      for (const auto& [name, gradient] : ranks[rank]) {
+        std::vector<T>& sum = total.at(name);
+        kernels_.add(sum, gradient, sum);
+      }
+    }
+    return total;
+  }
+  /// Of the tensors of those stages that lie in `layers`.
   std::vector<double> squares_of(const std::vector<SerialStage*>& stages, const Tensors& gradients,
-                                 LayerRange layers);
+                                 LayerRange layers) {
+    std::vector<double> squares;
+    for (const SerialStage* stage : stages) {
+      std::int32_t layer = stage->config.layers.first;
+      for (const Entry& entry : stage->entries) {
+        if (const std::int32_t at = layer++; at < layers.first || at >= layers.last) continue;
+        for (Tensor tensor : entry.layer.tensors()) {
+          tensor.offset = 0;
+          squares.push_back(0.0);
+          sum_squares(kernels_, std::span<const Tensor>(&tensor, 1), tied_, scale_of(*stage),
+                      std::span<const T>(gradients.at(tensor.name)),
+                      std::span<double>(&squares.back(), 1));
+        }
+      }
+    }
+    return squares;
+  }
+  /// What the guard says of each tensor of an update.
   std::map<std::string, GuardDecision> decisions_on(const std::vector<SerialStage*>& stages,
-                                                    const Tensors& gradients);
-  double scale_of(const SerialStage& stage) const;
+                                                    const Tensors& gradients) {
+    const LayerRange whole{0, stages_.back().config.layers.last};
+    state_.gradient_norm = decide({}, squares_of(stages, gradients, whole)).norm;
+    const bool apart = config_.guard.clip == ClipScope::per_stage;
+    std::map<std::string, GuardDecision> decisions;
+    for (const LayerRange range : apart ? config_.clip_ranges : std::vector<LayerRange>{whole}) {
+      const GuardDecision decision = decide(config_.guard, squares_of(stages, gradients, range));
+      if (decision.skip && config_.guard.on_nan == NonFinite::stop)
+        throw DeviceError(fmt::format("update {}: a gradient is not finite", stages[0]->updates));
+      for (const SerialStage* stage : stages) {
+        std::int32_t layer = stage->config.layers.first;
+        for (const Entry& entry : stage->entries) {
+          if (const std::int32_t at = layer++; at < range.first || at >= range.last) continue;
+          for (const Tensor& tensor : entry.layer.tensors()) decisions[tensor.name] = decision;
+        }
+      }
+    }
+    return decisions;
+  }
+  /// What the stage's gradients lack to be the mean over its own updates.
+  double scale_of(const SerialStage& stage) const {
+    return static_cast<double>(stages_.back().config.microbatches) /
+           static_cast<double>(stage.config.microbatches);
+  }
   void update_stage(SerialStage& stage, const Tensors& gradients,
-                    const std::map<std::string, GuardDecision>& decisions);
+                    const std::map<std::string, GuardDecision>& decisions) {
+    Tensors version;
+    bool skipped = false;
+    for (const Entry& entry : stage.entries) {
+      for (const Tensor& tensor : entry.layer.tensors()) {
+        const GuardDecision& decision = decisions.at(tensor.name);
+        skipped = skipped || decision.skip;
+        if (tied_ && tensor.name == kHeadTable) {
+          state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
+          state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
+        } else if (!decision.skip) {
+          update_tensor(stage, tensor, gradients.at(tensor.name), decision);
+        }
+        version[tensor.name] = state_.weights.at(tensor.name);
+      }
+    }
+    stage.versions.push_back(std::move(version));
+    const auto& staleness = stage.config.staleness;
+    const std::int64_t most = staleness.empty() ? 0 : *std::ranges::max_element(staleness);
+    const std::int64_t oldest_read = std::max<std::int64_t>(stage.updates + 1 - most, 0);
+    while (stage.updates + 2 - std::ssize(stage.versions) < oldest_read) stage.versions.pop_front();
+    ++stage.updates;
+    if (!skipped) ++stage.steps;
+  }
   void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
-                     const GuardDecision& decision);
+                     const GuardDecision& decision) {
+    Tensor alone = tensor;
+    alone.offset = 0;
+    std::vector<T>& weights = state_.weights.at(tensor.name);
+    const std::vector<T> before = weights;
+    update(kernels_, config_.optimizer,
+           {.number = stage.steps + 1,
+            .batch = state_.batches + 1,
+            .gradient_scale = scale_of(stage) * decision.scale},
+           std::span<const Tensor>(&alone, 1),
+           {.weights = before,
+            .gradients = gradient,
+            .state = state_.optimizer.at(tensor.name),
+            .weights_out = weights});
+  }
 
   ReferenceConfig config_;
   bool tied_;

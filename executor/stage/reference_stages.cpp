@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "core/base/check.h"
+
 namespace tandem {
 
 namespace {
@@ -40,6 +42,26 @@ std::vector<std::int32_t> merged(const std::vector<std::vector<std::int32_t>>& l
 }
 
 }  // namespace
+
+std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceConfig& config) {
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  if (config.stages.empty()) {
+    TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
+    const std::int32_t staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0;
+    const auto m = static_cast<std::size_t>(config.microbatches);
+    return {{.layers = {0, layers},
+             .microbatches = config.microbatches,
+             .staleness = std::vector<std::int32_t>(m, staleness)}};
+  }
+  std::int32_t covered = 0;
+  for (const ReferenceStage& stage : config.stages) {
+    TANDEM_CHECK(stage.layers.first == covered, stage.layers.first, covered);
+    TANDEM_CHECK(config.microbatches % stage.microbatches == 0, stage.microbatches);
+    covered = stage.layers.last;
+  }
+  TANDEM_CHECK(covered == layers, covered, layers);
+  return config.stages;
+}
 
 std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
                                              const std::vector<LayerRange>& layers,

@@ -3,12 +3,15 @@
 // state: every span is handed in, so one stage serves any number of microbatches in flight, and any
 // thread. The same inputs give the same bits, and so does the same model cut otherwise.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "core/memory/recomputed_layers.h"
 #include "core/schedule/schedule.h"
 #include "executor/layers/all.h"
 
@@ -40,7 +43,16 @@ struct TiedRanges {
 };
 
 /// Where the token embedding lies among the tensors of a stage.
-TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors);
+inline TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors) {
+  TiedRanges tied;
+  if (!model.tied) return tied;
+  for (const Tensor& tensor : tensors) {
+    const ElementRange range{tensor.offset, tensor.offset + tensor.size()};
+    if (tensor.name == kTokenTable) tied.embedding = range;
+    if (tensor.name == kHeadTable) tied.head = range;
+  }
+  return tied;
+}
 
 template <Kernels K>
 class Stage {
@@ -53,7 +65,26 @@ class Stage {
   /// Selective recomputation, and that of blocks, move a part of the stash into scratch; the bits
   /// stay the same.
   Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
-        Recompute recompute = Recompute::none);
+        Recompute recompute = Recompute::none)
+      : drops_(recompute == Recompute::selective) {
+    const auto count = static_cast<std::int32_t>(layers_of(model).size());
+    TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
+                 layers.first, layers.last, count);
+    first_ = layers.first == 0;
+    last_ = layers.last == count;
+    reads_numbers_ = first_ && model.architecture == Architecture::linear;
+    const LayerShape shape{.model = model,
+                           .microbatch_size = microbatch_size,
+                           .loss_scale = loss_scale,
+                           .recompute = recompute};
+    for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+      places_.push_back(Place{.layer = AnyLayer<K>(shape, layer)});
+      append_tensors(places_.back().layer.tensors(), parameters_);
+    }
+    tied_ = tied_ranges(model, parameters_);
+    find_blocks(model, layers, recompute);
+    lay_out(shape.boundary());
+  }
 
   const StageSizes& sizes() const { return sizes_; }
   /// In the order of their offsets, without gaps. Names are global: block3.attention.qkv.weight.
@@ -63,7 +94,11 @@ class Stage {
   bool is_last() const { return last_; }
 
   /// The same numbers for every partition of the model.
-  void initialise(std::span<W> weights, std::uint64_t seed) const;
+  void initialise(std::span<W> weights, std::uint64_t seed) const {
+    check_size(weights, sizes_.parameters);
+    for (const Tensor& tensor : parameters_)
+      tandem::initialise(tensor, seed, part(weights, tensor.offset, tensor.size()));
+  }
 
   /// Called when a layer, a position in the stage, is done.
   using AfterLayer = std::function<void(std::size_t layer)>;
@@ -74,36 +109,93 @@ class Stage {
 
   /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
   /// mean loss.
-  void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const;
+  void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
+    check(spans);
+    if (reads_numbers_) kernels.store(spans.sample.inputs, part(spans.stash, 0, sizes_.boundary));
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const Place& place = places_[i];
+      const Stashes<T> stashes{spans.stash, passing_block(i, spans.scratch)};
+      place.layer.forward(
+          kernels,
+          {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+           .input = input_of(i, spans.input, {stashes.stage, stashes.block}),
+           .sample = spans.sample,
+           .stash = stash_of(i, stashes),
+           .output = i + 1 < places_.size() ? output_of(i, stashes) : spans.output,
+           .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
+           .loss = spans.loss});
+      if (after) after(i);
+    }
+  }
 
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
   /// sample; writes stash.
-  void recompute(K& kernels, ForwardSpans<T, W> spans) const;
+  void recompute(K& kernels, ForwardSpans<T, W> spans) const {
+    spans.output = {};
+    spans.loss = nullptr;
+    forward(kernels, spans);
+  }
 
   /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
   /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
-  void backward(K& kernels, const BackwardSpans<T, W>& spans, const AfterLayer& after = {}) const;
+  void backward(K& kernels, const BackwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
+    check(spans, sizes_.scratch);
+    check_size(spans.weights, sizes_.parameters);
+    check_size(spans.gradients, sizes_.parameters);
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      if (ends_block(i)) recompute_block(kernels, spans, *places_[i].block, {});
+      const BackwardSpans<T, W> own = passing_spans_of(i, spans);
+      places_[i].layer.backward_input(kernels, own);
+      places_[i].layer.backward_weight(kernels, own);
+      if (after) after(i);
+    }
+  }
 
   /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
   /// input_gradient.
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans,
-                      const AfterLayer& after = {}) const;
+                      const AfterLayer& after = {}) const {
+    check(spans, sizes_.kept_gradients);
+    check_size(spans.weights, sizes_.parameters);
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      if (ends_block(i))
+        make_again(kernels, spans, blocks_[*places_[i].block], kept_block(i, spans.scratch), {});
+      places_[i].layer.backward_input(kernels, kept_spans_of(i, spans));
+      if (after) after(i);
+    }
+  }
 
   /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans,
-                       const AfterLayer& after = {}) const;
+                       const AfterLayer& after = {}) const {
+    check(spans, sizes_.kept_gradients);
+    check_size(spans.gradients, sizes_.parameters);
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      places_[i].layer.backward_weight(kernels, kept_spans_of(i, spans));
+      if (after) after(i);
+    }
+  }
 
   std::size_t layers() const { return places_.size(); }
   /// Of a layer's weights in the stage's.
-  ElementRange weights_of(std::size_t layer) const;
+  ElementRange weights_of(std::size_t layer) const {
+    const Place& place = places_[layer];
+    return {place.weights, place.weights + place.layer.weights_size()};
+  }
   /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
   /// weights, input, stash; writes scratch.
-  void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const {
+    places_[layer].layer.recompute(kernels, passing_spans_of(layer, spans));
+  }
+
   /// Where blocks are made again: how many.
   std::size_t blocks() const { return blocks_.size(); }
   /// What backward() begins a block with. The same.
   void recompute_block(K& kernels, const BackwardSpans<T, W>& spans, std::size_t block,
-                       const AfterLayer& after) const;
+                       const AfterLayer& after) const {
+    const Block& again = blocks_[block];
+    make_again(kernels, spans, again, passing_block(again.first, spans.scratch), after);
+  }
 
  private:
   /// A layer and where its parts begin in the stage's spans.
@@ -113,7 +205,6 @@ class Stage {
     std::int64_t scratch = 0, output_gradient = 0;    // inside the kept gradients; likewise
     std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
   };
-
   /// Layers that are made again together, from the input of the first. Their stashes lie in
   /// scratch.
   struct Block {
@@ -133,32 +224,143 @@ class Stage {
     return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
   }
 
-  void check(const ForwardSpans<T, W>& spans) const;
-  void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;
+  void check(const ForwardSpans<T, W>& spans) const {
+    check_size(spans.weights, sizes_.parameters);
+    check_size(spans.stash, sizes_.stash);
+    if (!first_) check_size(spans.input, sizes_.boundary);
+    if (drops_ || !blocks_.empty()) check_size(spans.scratch, sizes_.scratch);
+    TANDEM_CHECK(!spans.sample.empty() || (!first_ && !last_), first_, last_);
+  }
+  void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const {
+    check_size(spans.stash, sizes_.stash);
+    check_size(spans.scratch, scratch);
+    if (!first_) check_size(spans.input, sizes_.boundary);
+    if (!last_) check_size(spans.output_gradient, sizes_.boundary);
+  }
   /// The part of `layer` of the stage's spans. In scratch its own begins at `scratch`, the gradient
   /// after layer i at `gradient_after(i)`; `block`: the stashes of its block.
   BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans,
                                std::int64_t scratch, const auto& gradient_after,
-                               std::span<T> block) const;
+                               std::span<T> block) const {
+    const Place& place = places_[layer];
+    const std::int64_t size = place.layer.weights_size();
+    const auto between = [&](std::size_t after) {
+      return part(spans.scratch, gradient_after(after), sizes_.boundary);
+    };
+    BackwardSpans<T, W> own;
+    if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
+    if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
+    const Stashes<const T> stashes{spans.stash, block};
+    own.input = input_of(layer, spans.input, stashes);
+    own.stash = stash_of(layer, stashes);
+    own.output_gradient = layer + 1 < places_.size() ? between(layer) : spans.output_gradient;
+    own.scratch = part(spans.scratch, scratch, place.layer.scratch_size());
+    own.input_gradient = layer > 0 ? between(layer - 1) : spans.input_gradient;
+    return own;
+  }
   /// In scratch that layers take in turn.
-  BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const {
+    const std::int64_t buffers = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+    const std::int64_t step = room<T, W>(sizes_.boundary);
+    // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was
+    // handed in.
+    const auto gradient_after = [&](std::size_t after) {
+      return static_cast<std::int64_t>(after % 2) % buffers * step;
+    };
+    return spans_of(layer, spans, buffers * step, gradient_after,
+                    passing_block(layer, spans.scratch));
+  }
   /// As kept between backward_input() and backward_weight().
-  BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const {
+    const auto gradient_after = [this](std::size_t after) {
+      return places_[after].output_gradient;
+    };
+    return spans_of(layer, spans, places_[layer].scratch, gradient_after,
+                    kept_block(layer, spans.scratch));
+  }
+
+  bool ends_block(std::size_t layer) const {
+    const auto& block = places_[layer].block;
+    return block && layer + 1 == blocks_[*block].last;
+  }
   template <class U>
-  std::span<U> stash_of(std::size_t layer, const Stashes<U>& stashes) const;
+  std::span<U> stash_of(std::size_t layer, const Stashes<U>& stashes) const {
+    const Place& place = places_[layer];
+    return part(place.block ? stashes.block : stashes.stage, place.stash, place.layer.stash_size());
+  }
   /// REQUIRES: not the last layer.
   template <class U>
-  std::span<U> output_of(std::size_t layer, const Stashes<U>& stashes) const;
+  std::span<U> output_of(std::size_t layer, const Stashes<U>& stashes) const {
+    const Place& place = places_[layer];
+    const bool in_block = place.block && !ends_block(layer);
+    return part(in_block ? stashes.block : stashes.stage, place.output, sizes_.boundary);
+  }
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,
-                              const Stashes<const T>& stashes) const;
+                              const Stashes<const T>& stashes) const {
+    if (layer > 0) return output_of(layer - 1, stashes);
+    return reads_numbers_ ? part(stashes.stage, 0, sizes_.boundary) : input;
+  }
   /// Of the block that a layer is in; empty: in none.
-  std::span<T> passing_block(std::size_t layer, std::span<T> scratch) const;
-  std::span<T> kept_block(std::size_t layer, std::span<T> kept) const;
-  bool ends_block(std::size_t layer) const;
+  std::span<T> passing_block(std::size_t layer, std::span<T> scratch) const {
+    const auto& block = places_[layer].block;
+    if (!block) return {};
+    return part(scratch, sizes_.scratch - largest_block_, blocks_[*block].size);
+  }
+  std::span<T> kept_block(std::size_t layer, std::span<T> kept) const {
+    const auto& block = places_[layer].block;
+    return block ? part(kept, blocks_[*block].kept, blocks_[*block].size) : std::span<T>();
+  }
+
   void make_again(K& kernels, const BackwardSpans<T, W>& spans, const Block& block,
-                  std::span<T> stashes, const AfterLayer& after) const;
-  void find_blocks(const ModelSpec& model, LayerRange layers, Recompute recompute);
-  void lay_out(std::int64_t boundary);
+                  std::span<T> stashes, const AfterLayer& after) const {
+    const Stashes<T> parts{{}, stashes};
+    for (std::size_t i = block.first; i < block.last; ++i) {
+      const Place& place = places_[i];
+      place.layer.forward(
+          kernels, {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+                    .input = input_of(i, spans.input, {spans.stash, stashes}),
+                    .stash = stash_of(i, parts),
+                    .output = ends_block(i) ? std::span<T>() : output_of(i, parts)});
+      if (after) after(i);
+    }
+  }
+
+  void find_blocks(const ModelSpec& model, LayerRange layers, Recompute recompute) {
+    for (const LayerRange range : recomputed_in_stage(model, layers, recompute)) {
+      const Block block{.first = static_cast<std::size_t>(range.first),
+                        .last = static_cast<std::size_t>(range.last)};
+      for (std::size_t layer = block.first; layer < block.last; ++layer)
+        places_[layer].block = blocks_.size();
+      blocks_.push_back(block);
+    }
+  }
+  void lay_out(std::int64_t boundary) {
+    std::int64_t weights = 0, kept = 0, largest_scratch = 0;
+    const std::int64_t inner = room<T, W>(boundary);
+    std::int64_t stash = reads_numbers_ ? inner : 0;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      Place& place = places_[i];
+      std::int64_t& in_block = place.block ? blocks_[*place.block].size : stash;
+      std::int64_t& behind = ends_block(i) ? stash : in_block;
+      place.weights = std::exchange(weights, weights + place.layer.weights_size());
+      place.stash = std::exchange(in_block, in_block + place.layer.stash_size());
+      place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
+      largest_scratch = std::max(largest_scratch, place.layer.scratch_size());
+      if (i + 1 == places_.size()) continue;
+      place.output = std::exchange(behind, behind + inner);
+      place.output_gradient = std::exchange(kept, kept + inner);
+    }
+    for (Block& block : blocks_) {
+      block.kept = std::exchange(kept, kept + block.size);
+      largest_block_ = std::max(largest_block_, block.size);
+    }
+    const auto between = std::min<std::int64_t>(2, static_cast<std::int64_t>(places_.size()) - 1);
+    sizes_ = {.parameters = weights,
+              .stash = stash,
+              .boundary = boundary,
+              .scratch = largest_scratch + between * inner + largest_block_,
+              .kept_gradients = kept};
+  }
 
   bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
   std::vector<Place> places_;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/files/calibration_file.h"
+#include "core/files/constants_files.h"
 #include "core/model/cluster.h"
 #include "planner/cluster/cluster_plan.h"
 #include "simulator/scenario.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/files/product_algorithms.h"
+#include "core/files/profile_file.h"
 #include "core/memory/memory.h"
 #include "core/memory/storage.h"
 #include "core/model/plan.h"

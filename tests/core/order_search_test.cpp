@@ -11,7 +11,6 @@
 #include "core/lower/lower.h"
 #include "core/memory/memory.h"
 #include "core/schedules/search/order_bound.h"
-#include "core/schedules/search/order_improvement.h"
 #include "core/schedules/search/order_tree.h"
 #include "core/verify/verify.h"
 #include "tests/support/order_problems.h"

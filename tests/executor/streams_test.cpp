@@ -20,7 +20,7 @@
 
 #include "core/program/title.h"
 #include "executor/run/training_run.h"
-#include "executor/stage/stage_functions.h"
+#include "executor/stage/stage.h"
 #include "tests/support/deferred_backend.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/sanitizers.h"

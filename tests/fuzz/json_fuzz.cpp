@@ -8,11 +8,9 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/base/utf8.h"
-#include "core/files/calibration_file.h"
-#include "core/files/collectives_file.h"
-#include "core/files/product_algorithms.h"
+#include "core/files/constants_files.h"
+#include "core/files/profile_file.h"
 #include "core/files/read.h"
-#include "core/files/tensor_profiles.h"
 #include "core/import/models.h"
 #include "core/text/json_position.h"
 

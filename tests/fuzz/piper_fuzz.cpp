@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/import/piper_file.h"
+#include "core/import/graph_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

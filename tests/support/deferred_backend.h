@@ -24,7 +24,7 @@
 #include "core/base/check.h"
 #include "executor/backend/arena.h"
 #include "executor/backend/backend.h"
-#include "executor/backend/late_error.h"
+#include "executor/backend/notice.h"
 #include "executor/backend/task_queues.h"
 #include "executor/backend/wakeup.h"
 #include "executor/cpu/backend.h"

@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/files/calibration_file.h"
+#include "core/files/constants_files.h"
 #include "core/import/iterations.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"

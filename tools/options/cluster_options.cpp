@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "core/files/collectives_file.h"
+#include "core/files/constants_files.h"
 #include "core/files/model_file.h"
+#include "core/files/profile_file.h"
 #include "core/files/read.h"
-#include "core/files/tensor_profiles.h"
 #include "core/import/models.h"
 #include "core/import/topology.h"
 #include "core/model/catalog.h"

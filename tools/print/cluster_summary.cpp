@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/files/collectives_file.h"
+#include "core/files/constants_files.h"
 #include "core/text/count_text.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"

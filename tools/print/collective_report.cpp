@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "core/files/collectives_file.h"
+#include "core/files/constants_files.h"
 #include "core/import/nccl_tests.h"
 #include "core/text/files.h"
 #include "core/text/output_place.h"

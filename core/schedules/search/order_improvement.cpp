@@ -1,9 +1,8 @@
-#include "core/schedules/search/order_improvement.h"
-
 #include <algorithm>
 
 #include "core/base/split_mix.h"
 #include "core/schedules/search/order_clock.h"
+#include "core/schedules/search/order_tree.h"
 
 namespace tandem {
 
@@ -88,9 +87,8 @@ void improve(const OrderProblem& problem, std::int64_t bound, std::uint64_t seed
   for (const OrderProblem::Device& device : problem.devices)
     longest = std::max(longest, *std::max_element(device.times.begin(), device.times.end()));
   constexpr std::int64_t kDescent = 40'000;
-  while (best.makespan > bound && meter.left() > 0 && !meter.stopped()) {
+  while (best.makespan > bound && meter.left() > 0 && !meter.stopped())
     improvement.descend(best, bound, longest / 2, std::min(kDescent, meter.left()));
-  }
 }
 
 }  // namespace tandem

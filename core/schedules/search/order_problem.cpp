@@ -107,8 +107,8 @@ Words split(const Words& words) {
   return halves;
 }
 
-Schedule schedule_of(std::string_view name, const ScheduleRequest& request, const Words& words) {
-  return linear_schedule(name, request, [&](std::vector<Op>& ops, ReplicaId replica) {
+Schedule schedule_of(const ScheduleRequest& request, const Words& words) {
+  return linear_schedule(request, [&](std::vector<Op>& ops, ReplicaId replica) {
     std::array<std::int32_t, kLetters + 1> done{};
     for (const Letter letter : words[index(replica)]) {
       const std::int32_t microbatch = done[static_cast<std::size_t>(letter)]++;

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "core/schedule/schedule.h"
@@ -47,6 +46,6 @@ bool is_possible(const OrderProblem& problem, std::size_t device, const Word& wo
 std::optional<Words> words_of(const Schedule& schedule);
 /// The same words with every backward in its two halves: never slower, and hold no more.
 Words split(const Words& words);
-Schedule schedule_of(std::string_view name, const ScheduleRequest& request, const Words& words);
+Schedule schedule_of(const ScheduleRequest& request, const Words& words);
 
 }  // namespace tandem

@@ -10,7 +10,6 @@
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/search/order_clock.h"
-#include "core/schedules/search/order_improvement.h"
 #include "core/schedules/search/order_tree.h"
 
 namespace tandem {
@@ -188,7 +187,8 @@ SearchedOrder search_order(const ScheduleRequest& request, const SearchControl& 
   const bool proved = bound && !result.stopped ? better(problem, request, *bound, meter, best)
                                                : best.makespan == least;
   if (named != nullptr && named->makespan <= best.makespan) best = *named;
-  result.schedule = schedule_of("search", request, best.words);
+  result.schedule = schedule_of(request, best.words);
+  result.schedule.name = "search";
   result.makespan = Duration(best.makespan);
   result.bound = proved ? result.makespan : Duration(least);
   result.orders = meter.now.orders;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/files/product_algorithms.h"
+#include "core/files/profile_file.h"
 #include "executor/backend/notice.h"
 
 namespace tandem::cuda {

@@ -85,9 +85,8 @@ struct AttendQuery {
     block.each_thread([&](int thread) {
       for (std::int64_t c = thread; c < channels; c += block.threads()) {
         float y = 0.0F;
-        for (std::int64_t j = 0; j < keys; ++j) {
+        for (std::int64_t j = 0; j < keys; ++j)
           y = std::fma(weights[j], to_float(qkv[place.in_qkv(j, 2) + c]), y);
-        }
         spans.y.data()[place.in_y(place.token) + c] = narrow<A>(y / sum);
       }
       if (thread == 0) spans.log_sum.data()[block.index()] = peak + std::log(sum);
@@ -105,9 +104,8 @@ struct AlongOutput {
     const HeadPlace place(shape, i);
     const std::int64_t start = place.in_y(place.token);
     float sum = 0.0F;
-    for (std::int64_t c = start; c < start + place.channels; ++c) {
+    for (std::int64_t c = start; c < start + place.channels; ++c)
       sum = std::fma(to_float(y[c]), to_float(dy[c]), sum);
-    }
     along[i] = sum;
   }
 };
@@ -149,9 +147,8 @@ struct QueryGradient {
     });
     each_of(block, 0, channels, [&](std::int64_t c) {
       float sum = 0.0F;
-      for (std::int64_t j = 0; j < keys; ++j) {
+      for (std::int64_t j = 0; j < keys; ++j)
         sum = std::fma(scores[j], to_float(qkv[place.in_qkv(j, 1) + c]), sum);
-      }
       spans.dqkv.data()[place.in_qkv(place.token, 0) + c] = narrow<A>(sum);
     });
   }

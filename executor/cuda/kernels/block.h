@@ -63,9 +63,8 @@ TANDEM_DEVICE T combine_all(Block& block, T* scratch, std::int64_t count, T neut
                             const Value& value, const Combine& combine) {
   block.each_thread([&](int thread) {
     T result = neutral;
-    for (std::int64_t i = thread; i < count; i += block.threads()) {
+    for (std::int64_t i = thread; i < count; i += block.threads())
       result = combine(result, value(i));
-    }
     scratch[thread] = result;
   });
   for (int half = block.threads() / 2; half > 0; half /= 2) {
@@ -98,9 +97,8 @@ struct EachElement {
   TANDEM_DEVICE void operator()(Block& block) const {
     block.each_thread([&](int thread) {
       const std::int64_t stride = block.blocks() * block.threads();
-      for (std::int64_t i = block.index() * block.threads() + thread; i < count; i += stride) {
+      for (std::int64_t i = block.index() * block.threads() + thread; i < count; i += stride)
         work(i);
-      }
     });
   }
 };

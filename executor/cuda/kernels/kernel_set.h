@@ -219,9 +219,7 @@ void KernelSet<Context, Stored>::attention_backward(
 template <class Context, class Stored>
 void KernelSet<Context, Stored>::keep_tokens(Ids tokens, WideOut kept) const {
   constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
-  for (const std::int32_t token : tokens) {
-    TANDEM_CHECK(token >= 0 && token < kTokenLimit, token);
-  }
+  for (const std::int32_t token : tokens) TANDEM_CHECK(token >= 0 && token < kTokenLimit, token);
   cuda::keep_tokens(*context_, tokens, kept);
 }
 
@@ -240,9 +238,8 @@ void KernelSet<Context, Stored>::embed_backward(AttentionShape shape, WideIn tok
 template <class Context, class Stored>
 void KernelSet<Context, Stored>::cross_entropy(RowShape shape, Ids targets, double scale,
                                                Out logits, double* loss) const {
-  for (const std::int32_t target : targets) {
+  for (const std::int32_t target : targets)
     TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
-  }
   cuda::cross_entropy(*context_, shape, targets, scale, logits, loss);
 }
 

@@ -17,9 +17,8 @@ constexpr Bytes kProductWorkspace = Bytes{32} << 20;
 
 bool is_portable(const KernelSettings& settings) {
   const std::string& engine = settings.products.engine;
-  if (engine != "auto" && engine != "cublaslt" && engine != "portable") {
+  if (engine != "auto" && engine != "cublaslt" && engine != "portable")
     throw UsageError("products on a GPU: \"" + engine + "\": expected auto, cublaslt or portable");
-  }
   return engine == "portable";
 }
 

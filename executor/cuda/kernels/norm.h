@@ -94,24 +94,18 @@ inline constexpr std::int64_t kNormShared = shared_bytes<float>(kThreads);
 
 template <class Grid, class A>
 void layer_norm(Grid& grid, RowShape shape, const NormForwardSpans<A>& spans) {
-  check_size(spans.x, shape.rows * shape.width);
-  check_size(spans.y, shape.rows * shape.width);
-  check_size(spans.mean, shape.rows);
-  check_size(spans.inverse_deviation, shape.rows);
-  check_size(spans.gain, shape.width);
-  check_size(spans.bias, shape.width);
+  check_sizes(shape.rows * shape.width, spans.x, spans.y);
+  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
+  check_sizes(shape.width, spans.gain, spans.bias);
   grid.run({.blocks = shape.rows, .shared_bytes = kNormShared}, NormRow<A>{shape.width, spans});
 }
 
 template <class Grid, class A>
 void layer_norm_backward(Grid& grid, RowShape shape, const NormBackwardSpans<A>& spans) {
   const std::int64_t size = shape.rows * shape.width;
-  check_size(spans.x, size);
-  check_size(spans.dy, size);
-  check_size(spans.dx, size);
+  check_sizes(size, spans.x, spans.dy, spans.dx);
   if (!spans.residual.empty()) check_size(spans.residual, size);
-  check_size(spans.mean, shape.rows);
-  check_size(spans.inverse_deviation, shape.rows);
+  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
   check_size(spans.gain, shape.width);
   grid.run({.blocks = shape.rows, .shared_bytes = kNormShared},
            NormRowBackward<A>{shape.width, spans});
@@ -121,10 +115,8 @@ void layer_norm_backward(Grid& grid, RowShape shape, const NormBackwardSpans<A>&
 template <class Grid, class A>
 void layer_norm_backward_weight(Grid& grid, RowShape shape,
                                 const NormBackwardWeightSpans<A>& spans) {
-  check_size(spans.x, shape.rows * shape.width);
-  check_size(spans.dy, shape.rows * shape.width);
-  check_size(spans.mean, shape.rows);
-  check_size(spans.inverse_deviation, shape.rows);
+  check_sizes(shape.rows * shape.width, spans.x, spans.dy);
+  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
   sum_columns(grid, shape,
               GainTerm<A>{shape.width, spans.x.data(), spans.dy.data(), spans.mean.data(),
                           spans.inverse_deviation.data()},

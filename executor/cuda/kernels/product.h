@@ -74,9 +74,8 @@ struct ProductTile {
       });
       block.each_thread([&](int thread) {
         const int row = thread / kTile, column = thread % kTile;
-        for (int i = 0; i < kTile; ++i) {
+        for (int i = 0; i < kTile; ++i)
           sum[thread] = std::fma(a[row * kTile + i], b[i * kTile + column], sum[thread]);
-        }
         if (!sums_columns || row > 0) return;
         for (int i = 0; i < kTile; ++i) column_sum[thread] += b[i * kTile + column];
       });

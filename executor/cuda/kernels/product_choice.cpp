@@ -63,9 +63,8 @@ std::optional<ProductAlgorithm> Products::measure(const Key& key, const Plan& pl
   std::vector<std::vector<Duration>> times(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (run(candidates[i]) != CUBLAS_STATUS_SUCCESS) continue;  // the first loads it
-    for (int j = 0; j < kRuns; ++j) {
+    for (int j = 0; j < kRuns; ++j)
       times[i].push_back(timer_(stream, [&] { check(run(candidates[i]), "cublasLtMatmul"); }));
-    }
   }
   const std::optional<std::size_t> best = quickest(times);
   if (!best) return std::nullopt;

@@ -55,9 +55,8 @@ constexpr std::uintptr_t kGeluAlignment = 16;
 }  // namespace
 
 void Products::check(cublasStatus_t status, const char* call) const {
-  if (status != CUBLAS_STATUS_SUCCESS) {
+  if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError(fmt::format("{}: {}", call, library_.status_name(status)));
-  }
 }
 
 Products::Products(std::span<std::byte> workspace, const CublasLt& library,

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "executor/backend/late_error.h"
+#include "executor/backend/notice.h"
 
 namespace tandem::cuda {
 namespace {

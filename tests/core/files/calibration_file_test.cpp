@@ -1,13 +1,12 @@
 // calibration.json: read, written, and refused with its place.
 
-#include "core/files/calibration_file.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/files/constants_files.h"
 #include "tests/core/error_of.h"
 #include "tests/support/edited_text.h"
 

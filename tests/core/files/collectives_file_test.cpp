@@ -1,10 +1,9 @@
-#include "core/files/collectives_file.h"
-
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/files/constants_files.h"
 #include "tests/core/error_of.h"
 #include "tests/support/edited_text.h"
 

@@ -9,8 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/files/calibration_file.h"
-#include "core/files/collectives_file.h"
+#include "core/files/constants_files.h"
 #include "core/files/read.h"
 #include "core/import/models.h"
 #include "core/text/files.h"

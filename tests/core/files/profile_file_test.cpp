@@ -1,3 +1,5 @@
+#include "core/files/profile_file.h"
+
 #include <cstddef>
 #include <string>
 
@@ -5,9 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/files/product_algorithms.h"
 #include "core/files/read.h"
-#include "core/files/tensor_profiles.h"
 #include "tests/core/error_of.h"
 #include "tests/support/edited_text.h"
 

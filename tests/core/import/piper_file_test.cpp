@@ -1,7 +1,5 @@
 // Piper's JSON: layers at tensor degrees that were measured, and at those between.
 
-#include "core/import/piper_file.h"
-
 #include <chrono>
 #include <cmath>
 #include <string>
@@ -12,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/import/graph_file.h"
 #include "core/model/tensor_degrees.h"
 #include "core/text/files.h"
 #include "tests/core/error_of.h"

@@ -316,9 +316,9 @@ TEST(Lower, AsksForTensOfPricesNotForThousands) {
 constexpr ReplicaId kTop{0}, kBottom{1};
 
 Schedule two_devices(std::int32_t microbatches, std::vector<Op> top, std::vector<Op> bottom) {
-  Schedule schedule =
-      empty_schedule("hand-written", {.devices = 2, .microbatches = microbatches, .replicas = {}},
-                     linear_placement(2));
+  Schedule schedule = empty_schedule({.devices = 2, .microbatches = microbatches, .replicas = {}},
+                                     linear_placement(2));
+  schedule.name = "hand-written";
   schedule.order = {std::move(top), std::move(bottom)};
   return schedule;
 }

@@ -16,7 +16,7 @@
 #include "executor/cpu/backend.h"
 #include "executor/cuda/kernels/kernel_set.h"
 #include "executor/run/training_run.h"
-#include "executor/stage/stage_functions.h"
+#include "executor/stage/stage.h"
 #include "tests/executor/cuda/cpu_context.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/support/training.h"

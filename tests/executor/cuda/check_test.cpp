@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "executor/backend/late_error.h"
+#include "executor/backend/notice.h"
 
 namespace tandem::cuda {
 namespace {

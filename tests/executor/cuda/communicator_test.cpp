@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "executor/backend/late_error.h"
+#include "executor/backend/notice.h"
 #include "executor/cuda/nccl_transport.h"
 #include "tests/executor/cuda/fake_nccl.h"
 #include "tests/support/training.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/schedule/schedule.h"
-#include "executor/stage/stage_functions.h"
+#include "executor/stage/stage.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/executor/numbers.h"
 

@@ -1,5 +1,6 @@
 #pragma once
-// calibration.json, as core/files/read.h describes it for every file (FORMATS.md here).
+// calibration.json and collectives.json, as core/files/read.h describes it for every file
+// (FORMATS.md here): the constants of one kind of devices, and those of sums over devices.
 
 #include <string>
 
@@ -7,6 +8,7 @@
 
 #include "core/model/calibration.h"
 #include "core/model/cluster.h"
+#include "core/model/collectives.h"
 
 namespace tandem {
 
@@ -22,5 +24,10 @@ CalibrationFile read_calibration(const std::string& path);
 CalibrationFile parse_calibration(const std::string& file, std::string text);
 nlohmann::ordered_json calibration_json(const CalibrationFile& calibration);
 std::string calibration_text(const CalibrationFile& calibration);
+
+CollectiveConstants read_collectives(const std::string& path);
+CollectiveConstants parse_collectives(const std::string& file, std::string text);
+nlohmann::ordered_json collectives_json(const CollectiveConstants& constants);
+std::string collectives_text(const CollectiveConstants& constants);
 
 }  // namespace tandem

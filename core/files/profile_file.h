@@ -1,6 +1,7 @@
 #pragma once
-// What a profile of GPUs says besides costs: by which algorithm the library computes each product
-// of matrices. Training by the profile takes the same, so it gives the same bits.
+// What profile.json says besides the costs of read.h: layers at several tensor degrees (FORMATS.md
+// here), of which those of read.h are degree 1; and of GPUs by which algorithm the library computes
+// each product of matrices. Training by the profile takes the same, so it gives the same bits.
 
 #include <cstdint>
 #include <string>
@@ -9,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/model/model.h"
+#include "core/model/tensor_degrees.h"
 
 namespace tandem {
 
@@ -31,5 +33,10 @@ nlohmann::ordered_json profile_json(const Profile& profile,
                                     const std::vector<ProductAlgorithm>& algorithms = {});
 std::string profile_text(const Profile& profile,
                          const std::vector<ProductAlgorithm>& algorithms = {});
+
+/// Of any transformer, also of one that is priced and not trained; at least one degree.
+TensorProfiles read_tensor_profiles(const std::string& path);
+/// Throws InputError with every diagnostic found; `file` is for messages.
+TensorProfiles parse_tensor_profiles(const std::string& file, std::string text);
 
 }  // namespace tandem
