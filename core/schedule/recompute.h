@@ -32,7 +32,7 @@ struct Recompute {
 };
 inline constexpr Recompute Recompute::none{};
 inline constexpr Recompute Recompute::selective{Kind::selective, 0};
-inline constexpr Recompute Recompute::full = Recompute::uniform(1);
+inline constexpr Recompute Recompute::full{Kind::uniform, 1};
 inline constexpr Recompute Recompute::stage{Kind::stage, 0};
 
 /// What parse_recompute() takes.

@@ -154,7 +154,7 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
         if (request.global_batch / size % frame.request.width != 0) continue;
-        for (const Recompute recompute : {Recompute::none, Recompute::stage}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::full}) {
           const std::int32_t most = row.name == "2bw" ? 3 * (frame.request.devices - 1) + 1 : 0;
           for (std::int32_t extra = 0; extra <= most; ++extra) {
             Plan plan = frame;
