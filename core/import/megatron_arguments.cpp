@@ -43,6 +43,7 @@ constexpr std::string_view kChunks = "num-virtual-stages-per-pipeline-rank";
 constexpr std::string_view kRecompute = "recompute-granularity";
 constexpr std::string_view kRecomputeMethod = "recompute-method";
 constexpr std::string_view kRecomputeLayers = "recompute-num-layers";
+constexpr std::string_view kSequenceParallel = "sequence-parallel";
 constexpr std::string_view kRecomputeFlag = "recompute-activations";
 
 template <class List>
@@ -58,7 +59,7 @@ bool has_value(std::string_view name) {
 }
 
 bool is_flag(std::string_view name) {
-  return contains(kMegatronFlags, name) || name == kRecomputeFlag;
+  return contains(kMegatronFlags, name) || name == kRecomputeFlag || name == kSequenceParallel;
 }
 
 class Arguments {
@@ -99,6 +100,7 @@ class Arguments {
         run.options.emplace_back(option, fmt::format("{}", *value));
     }
     add_chunks(run.options, run_number("pipeline-model-parallel-size").value_or(1));
+    if (has(kSequenceParallel)) run.options.emplace_back(kSequenceParallel, "");
     add_recompute(run.options);
     run.passed_over = std::move(passed_over_);
     return run;
@@ -287,7 +289,8 @@ NotedModel parse_noted_megatron(const std::string& file, std::string text) {
 
 std::string options_text(const MegatronRun& run) {
   std::string text;
-  for (const auto& [name, value] : run.options) text += fmt::format(" --{} {}", name, value);
+  for (const auto& [name, value] : run.options)
+    text += fmt::format(" --{}{}{}", name, value.empty() ? "" : " ", value);
   return text;
 }
 

@@ -37,7 +37,7 @@ std::size_t group_of(const FitRequest& request) {
 
 bool shape(FitDraft& draft, const Cluster& cluster) {
   Plan& plan = draft.request.plan;
-  plan.stages.clear();
+  if (draft.request.cut != StageCut::given) plan.stages.clear();
   plan.request.costs.reset();
   const std::size_t group = group_of(draft.request);
   if (draft.devices % group != 0 && (group < draft.devices || group > cluster.size())) return false;

@@ -12,6 +12,7 @@
 #include "core/base/progress.h"
 #include "core/lower/lower.h"
 #include "core/schedule/shape_error.h"
+#include "core/text/count_text.h"
 #include "planner/search/batch_work.h"
 #include "planner/search/candidates.h"
 #include "planner/search/partition.h"
@@ -111,6 +112,28 @@ void check_blocks(const ModelSpec& model, std::size_t stages) {
                                model.name, model.blocks));
 }
 
+/// Stages that somebody gave are as many as the schedule has, and cover the model.
+void check_given(const Plan& plan, std::size_t stages) {
+  const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
+  if (plan.stages.size() != stages) {
+    throw ShapeError(fmt::format("{} given: the pipeline has {}",
+                                 counted(std::ssize(plan.stages), "stage"), stages));
+  }
+  std::int32_t next = 0;
+  for (const LayerRange stage : plan.stages) {
+    if (stage.first != next || stage.last <= stage.first || stage.last > layers) {
+      throw ShapeError(fmt::format(
+          "stage {}-{}: expected {}-N, N from {} to {}: the stages cover the {} layers of {}",
+          stage.first, stage.last, next, next + 1, layers, layers, plan.model.name));
+    }
+    next = stage.last;
+  }
+  if (next != layers) {
+    throw ShapeError(fmt::format("the stages end at layer {}: {} has {}", next, plan.model.name,
+                                 counted(layers, "layer")));
+  }
+}
+
 /// Bytes that no device has would leave the range of integers when they are multiplied.
 void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& bytes) {
   constexpr double kMost = 0x1p58;
@@ -162,6 +185,8 @@ CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptio
     plan.stages = even_stages(plan.model, placement.stages());
   } else if (cut == StageCut::balanced) {
     plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
+  } else {
+    check_given(plan, placement.stages());
   }
   return {std::move(plan), std::move(schedule), std::move(program), std::move(slots)};
 }

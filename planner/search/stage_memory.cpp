@@ -7,6 +7,11 @@
 
 namespace tandem {
 
+std::string_view name(StageCut cut) {
+  constexpr std::array<std::string_view, 3> kNames{"balanced", "even", "given"};
+  return kNames[static_cast<std::size_t>(cut)];
+}
+
 std::array<ClassBytes, 6> classes(const MemoryByClass& memory) {
   return {{{"weights", memory.weights},
            {"versions", memory.versions},

@@ -27,6 +27,9 @@ enum class StageCut : std::uint8_t {
   given,     // as the plan's stages say
 };
 
+/// "balanced", "even", "given".
+std::string_view name(StageCut cut);
+
 struct ClassBytes {
   std::string_view name;
   Bytes bytes = 0;

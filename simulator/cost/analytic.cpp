@@ -110,7 +110,7 @@ void attention_core(Kernels& kernels, const TransformerShare& shape,
 
 void attention(Kernels& kernels, const TransformerShare& shape,
                const AnalyticAssumptions& assumptions, Recompute recompute) {
-  const double elements = shape.tokens * shape.width;
+  const double elements = shape.split_tokens * shape.width;
   const double turned = shape.tokens * (shape.queries + shape.keys);
   kernels.norm(elements);
   kernels.product(shape.tokens, shape.width, shape.queries + 2 * shape.keys);
@@ -124,11 +124,11 @@ void attention(Kernels& kernels, const TransformerShare& shape,
 }
 
 void mlp(Kernels& kernels, const TransformerShare& shape) {
-  const double element = kernels.element(), elements = shape.tokens * shape.width;
+  const double element = kernels.element(), elements = shape.split_tokens * shape.width;
   const double read = element * shape.mlp_rows * shape.inner,
                written = element * shape.mlp_rows * shape.mlp;
   // Tokens are copied in the order of their experts, and what these make is added up for each.
-  const double spread = element * (elements + shape.mlp_rows * shape.width);
+  const double spread = element * (shape.tokens + shape.mlp_rows) * shape.width;
   kernels.norm(elements);
   if (shape.built.experts > 0) {
     const double scores = element * shape.tokens * shape.built.experts;
@@ -147,7 +147,7 @@ void mlp(Kernels& kernels, const TransformerShare& shape) {
 void head(Kernels& kernels, const TransformerShare& shape, double passes) {
   const double element = kernels.element(), elements = shape.tokens * shape.width;
   const double logits = shape.tokens * shape.vocabulary;
-  if (shape.built.norm_first) kernels.norm(elements);
+  if (shape.built.norm_first) kernels.norm(shape.split_tokens * shape.width);
   if (shape.built.masked_head) {
     kernels.product(shape.tokens, shape.width, shape.width);
     kernels.activation(elements);
@@ -161,20 +161,22 @@ void head(Kernels& kernels, const TransformerShare& shape, double passes) {
 
 void embedding(Kernels& kernels, const TransformerShare& shape) {
   const double element = kernels.element(), elements = shape.tokens * shape.width;
+  const double split = shape.split_tokens * shape.width;
   const double mask = mask_bytes(shape.built.dropout);
   // Reads a row of each table, writes their sum.
   const double rows = 2 + (shape.built.positions > 0 ? 1 : 0) + (shape.built.segments > 0 ? 1 : 0);
-  kernels.run(&OpSums::forward, 0, (rows * element + mask) * elements);
-  if (shape.built.dropout) kernels.run(&OpSums::backward_input, 0, (2 * element + mask) * elements);
+  kernels.run(&OpSums::forward, 0, rows * element * elements + mask * split);
+  if (shape.built.dropout) kernels.run(&OpSums::backward_input, 0, (2 * element + mask) * split);
   kernels.run(&OpSums::backward_weight, 0, 3 * element * elements);
-  if (!shape.built.norm_first) kernels.norm(elements);
+  if (!shape.built.norm_first) kernels.norm(split);
 }
 
 Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                       Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions) {
   Kernels kernels(device, assumptions);
-  const TransformerShare shape = share_of(model, microbatch_size, assumptions.tensor);
+  const TransformerShare shape =
+      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel);
   const double element = kernels.element();
   switch (kind) {
     case LayerKind::embedding:

@@ -23,7 +23,10 @@ namespace tandem {
 struct AnalyticAssumptions {
   NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
   AttentionKernel attention = AttentionKernel::plain;
-  std::int32_t tensor = 1;         // devices that share each layer: Megatron's split
+  std::int32_t tensor = 1;  // devices that share each layer: Megatron's split
+  /// They share what else a layer does, too, a part of the sequence each: norms, dropout, sums with
+  /// the residual, and what crosses stages (Korthikanti et al., arXiv:2205.05198, section 4.2).
+  bool sequence_parallel = false;
   bool sharded_optimizer = false;  // its state is shared out over the width (ZeRO-1)
   double product_fraction = 0.65;  // of the peak, by matrix products
   double memory_fraction = 0.8;    // of the memory's rate

@@ -26,7 +26,9 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
   const double parameters = parameters_of_share(model, kind, assumptions.tensor);
   const auto wide = static_cast<double>(element);
   const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
-  const double elements = shape.tokens * shape.width;
+  const double elements = shape.split_tokens * shape.width;
+  // Products read all of a sequence that is split: it is gathered again in the backward.
+  const double gathered = shape.split_tokens < shape.tokens ? wide * shape.tokens * shape.width : 0;
   const double mask = mask_bytes(shape.built.dropout);
   const bool stores_scores =
       assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
@@ -42,6 +44,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       if (shape.built.output_norm) stash += wide * elements;
       if (stores_scores) stash += (2 * wide + mask) * shape.scores;
       kept = scratch = wide * elements + wide * shape.tokens * (shape.queries + 2 * shape.keys);
+      scratch += gathered;
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
       break;
     case LayerKind::mlp:
@@ -49,11 +52,13 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       stash = (wide + mask) * elements + wide * shape.mlp_rows * (shape.inner + shape.mlp);
       if (shape.built.output_norm) stash += wide * elements;
       kept = scratch = wide * elements + wide * shape.mlp_rows * shape.inner;
+      scratch += gathered;
       if (shape.built.experts > 0) {
         // What chose the experts, the tokens' copies and what the experts made of them.
         stash += wide * shape.tokens * shape.built.experts;
         stash += 2 * wide * shape.mlp_rows * shape.width;
-        kept = scratch += wide * shape.mlp_rows * shape.width;
+        kept += wide * shape.mlp_rows * shape.width;
+        scratch += wide * shape.mlp_rows * shape.width;
       }
       break;
     case LayerKind::head:
@@ -93,14 +98,17 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
   check_tensor(model, assumptions);
-  const TransformerShare shape = share_of(model, microbatch_size, assumptions.tensor);
+  const TransformerShare shape =
+      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel);
   std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
                                     recompute, assumptions));
   }
   StageBytes bytes =
-      stage_bytes(of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)),
+      stage_bytes(of_layers,
+                  boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)) /
+                      (assumptions.sequence_parallel ? assumptions.tensor : 1),
                   recomputed_in_stage(model, layers, recompute));
   bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
   for (const Bytes slot : bytes.slot) {

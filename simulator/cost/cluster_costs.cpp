@@ -323,9 +323,9 @@ class Pricing {
     const auto price = [&](DeviceId source, DeviceId target) {
       Duration& way = costs_.ways[index(source) * devices + index(target)];
       if (source == target || way != Duration{}) return;
+      way = transfer(source, target, boundary) + overhead(assumptions_, &Calibration::transfer_s);
       // What a group's members got a share of each, they gather: the second half of a sum.
-      way = transfer(source, target, boundary) + layers_.tensor_sum(target) / 2 +
-            overhead(assumptions_, &Calibration::transfer_s);
+      if (!assumptions_.sequence_parallel) way += layers_.tensor_sum(target) / 2;
     };
     for (const Placement::Edge& edge : placement_.edges) {
       const DeviceId from = placement_.device[edge.from], to = placement_.device[edge.to];

@@ -24,7 +24,7 @@ class Flows {
     if (is_transfer(key.kind)) {
       Network::Flow flow =
           transfer(key, boundary_bytes(plan_.model, plan_.microbatch_size, element));
-      flow.latency += layers_.tensor_sum(key.target) / 2;
+      if (!assumptions_.sequence_parallel) flow.latency += layers_.tensor_sum(key.target) / 2;
       return {flow};
     }
     if (traits(key.kind).price == Price::replica_sum) return sum(key);

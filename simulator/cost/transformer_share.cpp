@@ -18,6 +18,11 @@ void check_transformer(const ModelSpec& model) {
 
 void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions) {
   check_transformer(model);
+  if (assumptions.sequence_parallel && model.sequence % assumptions.tensor != 0) {
+    throw ShapeError(fmt::format(
+        "model {}: a sequence of {} can't be split evenly by the {} devices of --tensor",
+        model.name, model.sequence, assumptions.tensor));
+  }
   const std::int32_t groups = shape_of(model).key_value_heads;
   if (model.heads % assumptions.tensor == 0 && groups % assumptions.tensor == 0) return;
   const std::string shared =
@@ -32,8 +37,8 @@ double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t 
   return static_cast<double>(parameters.whole) + static_cast<double>(parameters.shared) / tensor;
 }
 
-TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
-                          std::int32_t tensor) {
+TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor,
+                          bool sequence_parallel) {
   check_transformer(model);
   const TransformerShape built = shape_of(model);
   const double samples = microbatch_size, sequence = model.sequence, head = built.head_width;
@@ -44,6 +49,7 @@ TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
           .width = static_cast<double>(model.width),
           .sequence = sequence,
           .vocabulary = static_cast<double>(model.vocabulary) / tensor,
+          .split_tokens = samples * sequence / (sequence_parallel ? tensor : 1),
           .matrices = samples * model.heads / tensor,
           .scores = samples * model.heads * sequence * sequence / tensor,
           .queries = model.heads * head / tensor,

@@ -25,6 +25,7 @@ double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t 
 /// What one device has of a transformer: tokens and their channels.
 struct TransformerShare {
   double samples, tokens, width, sequence, vocabulary;
+  double split_tokens;  // of norms, dropout and residual sums: all, unless the sequence is split
   double matrices, scores;  // of all pairs of tokens, and their elements
   double queries, keys;     // channels; values have as many as keys
   double mlp, inner;        // the latter into its activation, which the gate doubles
@@ -34,7 +35,7 @@ struct TransformerShare {
 };
 
 /// Throws InputError where the model is no transformer.
-TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
-                          std::int32_t tensor);
+TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor,
+                          bool sequence_parallel = false);
 
 }  // namespace tandem

@@ -240,6 +240,46 @@ TEST(Analytic, SharedActivationsAreThoseOfTheSamePaper) {
   EXPECT_EQ(stage[SlotKind::weights], 2 * (12 * d * d / 8 + 7 * d / 8 + 6 * d));
 }
 
+TEST(Analytic, ASplitSequenceSharesTheRestToo) {
+  // s b h (34 + 5 a s / h) / t bytes a block (equation 4); one input a block where it is made
+  // again.
+  const ModelSpec& model = find_model("gpt3-175b")->model;
+  AnalyticAssumptions split = exactly(NumberFormat::fp16);
+  split.tensor = 8;
+  split.sequence_parallel = true;
+  const auto bytes = [&](const AnalyticAssumptions& assumptions, LayerRange layers,
+                         Recompute recompute) {
+    const StageBytes stage =
+        analytic_stage_bytes(model, layers, 2, OptimizerKind::adamw, recompute, assumptions);
+    return stage[SlotKind::stash] + stage[SlotKind::input];
+  };
+  const Bytes sbh = Bytes{2048} * 2 * 12288, scores = Bytes{96} * 2048 * 2048 * 2;
+  EXPECT_EQ(bytes(split, {1, 3}, Recompute::none), (34 * sbh + 5 * scores) / 8);
+  EXPECT_EQ(bytes(split, {1, 3}, Recompute::selective), 34 * sbh / 8);
+  EXPECT_EQ(bytes(split, {1, 9}, Recompute::full), 4 * 2 * sbh / 8);
+  split.sequence_parallel = false;
+  EXPECT_EQ(bytes(split, {1, 9}, Recompute::full), 4 * 2 * sbh);
+  AnalyticAssumptions alone = exactly(NumberFormat::fp16);
+  const Bytes none = bytes(alone, {1, 3}, Recompute::none);
+  alone.sequence_parallel = true;
+  EXPECT_EQ(bytes(alone, {1, 3}, Recompute::none), none);
+}
+
+TEST(Analytic, ASplitSequenceTakesLessTimeForWhatOnlyMovesBytes) {
+  const auto forward = [](LayerRange layer, bool splits) {
+    AnalyticAssumptions shared = exactly();
+    shared.tensor = 2;
+    shared.sequence_parallel = splits;
+    return analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(kWhatever, 1e6),
+                           shared)
+        .of(layer)
+        .forward;
+  };
+  // The norm reads and writes; the residual sum reads two, writes one, and a mask of dropout.
+  const Duration all = microseconds((2 * 4 + 3 * 4 + 1) * 4 * 8);
+  EXPECT_EQ(forward(kMlp, false) - forward(kMlp, true), all / 2);
+}
+
 TEST(Analytic, AParameterTakesSixteenBytesInMixedPrecisionWithAdam) {
   const StageBytes stage = analytic_stage_bytes(kModel, {1, 3}, 1, OptimizerKind::adamw,
                                                 Recompute::none, exactly(NumberFormat::bf16));

@@ -154,6 +154,32 @@ TEST_F(OnCluster, StagesMayBeEven) {
   EXPECT_NE(stages(""), stages(" --cut even"));
 }
 
+TEST_F(OnCluster, StagesMayBeGiven) {
+  const std::string simulate = "simulate --width 1 --json " + kNames + " ";
+  const Json even = json_of(simulate + "--depth 4 --cut even");
+  const Json given = json_of(simulate + "--stages 0-7,7-13,13-19,19-26");
+  EXPECT_EQ(given["assumptions"]["cut"], "given");
+  EXPECT_EQ(given["config"]["stages"], even["config"]["stages"]);
+  EXPECT_EQ(given["result"], even["result"]);
+  const Json other = json_of(simulate + "--stages 0-2,2-5,5-7,7-26");
+  EXPECT_EQ(other["config"]["stages"].dump(), "[[0,2],[2,5],[5,7],[7,26]]");
+  EXPECT_GT(other["result"]["period_s"], even["result"]["period_s"]);
+}
+
+TEST_F(OnCluster, StagesThatDoNotCoverTheModelAreRefused) {
+  const std::string simulate = "simulate --width 1 " + kNames + " ";
+  for (const auto& [stages, code] :
+       std::vector<std::pair<std::string, int>>{{"0-7,7-13,13-19,19-25", 3},  // ends early
+                                                {"0-7,7-13,14-19,19-26", 3},  // a gap
+                                                {"0-7,7-13,13-19,19-27", 3},  // more than it has
+                                                {"0-7,7-7,7-19,19-26", 3},    // an empty one
+                                                {"0-26 --depth 4", 3},  // one for four devices
+                                                {"0-7,7", 2},           // no range
+                                                {"0-7,7-13,13-19,19-26 --cut even", 2}}) {  // both
+    EXPECT_EQ(tandem(simulate + "--stages " + stages).code, code) << stages;
+  }
+}
+
 TEST_F(OnCluster, TakesFilesForNames) {
   write("model.json",
         R"({"version": 1, "name": "mine", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})");

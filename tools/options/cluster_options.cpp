@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/files/constants_files.h"
 #include "core/files/model_file.h"
 #include "core/files/profile_file.h"
@@ -24,6 +25,7 @@
 #include "core/text/json_document.h"
 #include "planner/study/timed_search.h"
 #include "tools/cli/file_cache.h"
+#include "tools/cli/split.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/optimizer_options.h"
 
@@ -58,6 +60,18 @@ std::optional<AttentionKernel> attention_named(const OptionValue& value) {
   const std::string attention = value.choice({"auto", "plain", "flash"});
   if (attention == "auto") return std::nullopt;
   return attention == "flash" ? AttentionKernel::flash : AttentionKernel::plain;
+}
+
+/// "0-12,12-26".
+std::vector<LayerRange> stages_named(const OptionValue& value) {
+  std::vector<LayerRange> stages;
+  for (const std::string_view one : split(value.text(), ",")) {
+    const auto [first, last] = halved(one, '-');
+    const auto from = number_in<std::int32_t>(first), to = number_in<std::int32_t>(last);
+    if (!from || !to) value.reject("the layers of each stage, such as 0-12,12-26");
+    stages.push_back({*from, *to});
+  }
+  return stages;
 }
 
 double fraction(const OptionValue& value) { return value.number(0.001, 1.0); }
@@ -168,6 +182,7 @@ AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& clu
   set(given.link_fraction, assumptions.link_fraction);
   if (given.has("collectives")) assumptions.collectives = read_collectives(given.collectives);
   assumptions.reserve = given.reserve.value_or(kReserveOnCluster);
+  assumptions.sequence_parallel = given.sequence_parallel;
   assumptions.sharded_optimizer = given.sharded_optimizer;
   if (given.has("profile")) assumptions.measured = read_cached<tensor_profiles_at>(given.profile);
   if (!calibration) return assumptions;
@@ -198,6 +213,8 @@ void check_options(const GivenOptions& given) {
              "--contention and --calibration exclude each other: fitted constants do not model "
              "shared links");
   }
+  if (given.has("stages") && given.has("cut"))
+    refuse(given, "--cut is not taken: --stages says where the model is cut");
   if (given.microbatches && given.global_batch)
     refuse(given, "give --microbatches or --global-batch, not both");
 }
@@ -211,7 +228,15 @@ Plan plan_of(const GivenOptions& given, ModelSpec model, const ScheduleTraits& t
             .request = schedule_options_of(given, traits, others),
             .microbatch_size = static_cast<std::int32_t>(given.microbatch_size.value_or(1))};
   plan.optimizer = given.optimizer.value_or(OptimizerKind::adamw);
+  plan.stages = given.stages;
   return plan;
+}
+
+/// Of a pipeline of so many stages.
+std::int64_t devices_for(std::size_t stages, const Plan& plan) {
+  const ScheduleTraits& traits = find_schedule(plan.schedule);
+  return static_cast<std::int64_t>(stages * traits.replicas_per_stage /
+                                   replicas_per_device(traits, plan.request));
 }
 
 /// The depth that is given, or that the replicas of all stages add up to; empty: neither.
@@ -222,7 +247,8 @@ std::optional<std::uint16_t> depth_of(const GivenOptions& given, const Plan& pla
   if (depth > kMostDevices) {
     refuse(given, fmt::format("--replicas: {} devices: expected at most {}", depth, kMostDevices));
   }
-  if (depth == 0 && !given.depth) return std::nullopt;
+  if (depth == 0 && !given.depth && given.stages.empty()) return std::nullopt;
+  if (depth == 0 && !given.depth) depth = devices_for(given.stages.size(), plan);
   return static_cast<std::uint16_t>(given.depth.value_or(depth));
 }
 
@@ -238,7 +264,7 @@ std::string long_sequence_note(const ModelSpec& model, const std::string& file) 
 std::span<const ScenarioOption> cluster_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 14> kRows{
+  static const std::array<ScenarioOption, 16> kRows{
       {text_option("model", "NAME",
                    "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
                    "config.json of Hugging Face",
@@ -253,6 +279,9 @@ std::span<const ScenarioOption> cluster_rows() {
         [](Value value) { return setting(&Given::depth, value.integer(1, kMostDevices)); }},
        {"tensor", "T", "devices that share each layer, as Megatron splits it (default 1)",
         [](Value value) { return setting(&Given::tensor, value.integer(1, kMostDevices)); }},
+       {"sequence-parallel", "",
+        "with --tensor: norms, dropout and what crosses stages are split over the sequence",
+        [](Value) { return setting(&Given::sequence_parallel, true); }},
        {"global-batch", "N",
         "on a cluster: samples of a batch (default: 4 microbatches for each device)",
         [](Value value) {
@@ -285,6 +314,10 @@ std::span<const ScenarioOption> cluster_rows() {
           const bool even = value.choice({"balanced", "even"}) == "even";
           return setting(&Given::cut, even ? StageCut::even : StageCut::balanced);
         }},
+       {"stages", "A-B,B-C",
+        "on a cluster: the layers of each stage, counted from 0 (embedding, attention, mlp, …, "
+        "head), instead of --cut: 0-12,12-26",
+        [](Value value) { return setting(&Given::stages, stages_named(value)); }},
        {"transfers", "KIND",
         "overlapped|blocking: devices compute while they send or receive (default), or they don't",
         [](Value value) {
@@ -352,7 +385,7 @@ ClusterRequest cluster_request(const GivenOptions& given, const ScheduleTraits& 
   if (given.has("calibration")) request.calibration = read_calibration(given.calibration);
   request.assumptions = assumptions_of(given, *request.cluster, request.calibration);
   request.order = given.device_order;
-  request.cut = given.cut;
+  request.cut = given.stages.empty() ? given.cut : StageCut::given;
   request.depth = depth_of(given, plan);
   if (given.has("width")) {
     request.width = plan.request.width;

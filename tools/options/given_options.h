@@ -62,9 +62,10 @@ struct GivenOptions {
   std::optional<NumberFormat> format = {};        // empty: auto, too
   std::optional<AttentionKernel> attention = {};  // the same
   std::optional<OptimizerKind> optimizer = {};
-  bool sharded_optimizer = false;
+  bool sequence_parallel = false, sharded_optimizer = false;
   DeviceOrder device_order = DeviceOrder::replicas_first;
   StageCut cut = StageCut::balanced;
+  std::vector<LayerRange> stages = {};
   bool blocking_transfers = false;
   std::optional<double> product_fraction = {}, memory_fraction = {}, link_fraction = {};
   std::string collectives = {}, calibration = {}, profile = {};

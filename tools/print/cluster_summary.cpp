@@ -82,10 +82,11 @@ Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& set
             {"product_fraction", assumptions.product_fraction},
             {"memory_fraction", assumptions.memory_fraction},
             {"link_fraction", assumptions.link_fraction},
+            {"sequence_parallel", assumptions.sequence_parallel},
             {"zero", assumptions.sharded_optimizer ? 1 : 0},
             {"reserve", reserve_json(assumptions.reserve)},
             {"device_order", name(setup.request.order)},
-            {"cut", setup.request.cut == StageCut::even ? "even" : "balanced"},
+            {"cut", name(setup.request.cut)},
             {"notes", assumption_lines(request, setup)}};
   if (assumptions.collectives) json["collectives"] = collectives_json(*assumptions.collectives);
   if (calibration) json["calibration"] = calibration_json(*calibration);
@@ -159,6 +160,12 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
     lines.emplace_back("every stage has equally many blocks; the last also has the head");
   if (asked.blocking_transfers)
     lines.emplace_back("a device that sends or receives does not compute meanwhile");
+  if (assumptions.sequence_parallel && assumptions.tensor > 1) {
+    lines.emplace_back(
+        "norms, dropout and what crosses stages are split over the sequence; gathers and scatters "
+        "take as long as the sums that they replace, and the second gather of a backward is "
+        "hidden");
+  }
   if (assumptions.sharded_optimizer) {
     lines.emplace_back(
         "replicas shard the optimizer's state: they scatter gradients and gather updated weights; "

@@ -40,7 +40,6 @@ std::string options_text(const NearFit& fit, const ClusterSetup& setup, const st
                                     const std::type_identity_t<Value>& otherwise) {
     if (value != otherwise) words.push_back(fmt::format("--{} {}", option, value));
   };
-  const auto cut_name = [](StageCut cut) { return cut == StageCut::even ? "even" : "balanced"; };
   const auto group = std::size_t{shape.devices} * static_cast<std::size_t>(assumptions.tensor);
   const std::int64_t at_once = std::int64_t{shape.width} * plan.microbatch_size;
   const std::size_t nodes = setup.cluster().nodes();
@@ -62,7 +61,7 @@ std::string options_text(const NearFit& fit, const ClusterSetup& setup, const st
       say(option.flag, option_text(option, shape), option_text(option, asked.plan.request));
   }
   say("zero", assumptions.sharded_optimizer ? 1 : 0, asked.assumptions.sharded_optimizer ? 1 : 0);
-  say("cut", std::string(cut_name(fit.request.cut)), cut_name(asked.cut));
+  say("cut", name(fit.request.cut), name(asked.cut));
   return fmt::format("{}", fmt::join(words, " "));
 }
 

@@ -108,6 +108,13 @@ TEST(MegatronArguments, HowItWasRunBecomesOptions) {
   EXPECT_EQ(
       parse_megatron_run("a", "--pipeline-model-parallel-size 2 --recompute-activations").options,
       (Options{{"depth", "2"}, {"schedule", "1f1b"}, {"recompute", "selective"}}));
+  const auto of = [](const std::string& text) { return parse_megatron_run("a", text).options; };
+  const std::string full = "--recompute-granularity full --recompute-method ";
+  EXPECT_EQ(of(full + "uniform --recompute-num-layers 1"), (Options{{"recompute", "full"}}));
+  EXPECT_EQ(of(full + "uniform --recompute-num-layers 3"), (Options{{"recompute", "uniform:3"}}));
+  EXPECT_EQ(of(full + "block --recompute-num-layers 5"), (Options{{"recompute", "blocks:5"}}));
+  EXPECT_EQ(of("--tensor-model-parallel-size 2 --sequence-parallel"),
+            (Options{{"tensor", "2"}, {"sequence-parallel", ""}}));
 }
 
 TEST(MegatronArguments, AModelAloneSaysThatTheRunIsLeft) {
@@ -119,6 +126,8 @@ TEST(MegatronArguments, AModelAloneSaysThatTheRunIsLeft) {
                                               "--micro-batch-size 3")
                   .notes,
               ElementsAre(HasSubstr(" --depth 2 --microbatch-size 3")));
+  EXPECT_THAT(parse_noted_model("a", layers + " --sequence-parallel --micro-batch-size 3").notes,
+              ElementsAre(HasSubstr(" --microbatch-size 3 --sequence-parallel")));
 }
 
 TEST(MegatronArguments, WhatIsNotUsedIsNamed) {
