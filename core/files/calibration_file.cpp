@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kCalibrationFileVersion = 1;
+constexpr std::int64_t kCalibrationFileVersion = 1, kMostFitted = 1'000'000'000;
 
 void read_constants(const JsonReader& reader, Calibration& constants) {
   std::vector<std::string_view> known;
@@ -29,18 +29,37 @@ void read_constants(const JsonReader& reader, Calibration& constants) {
   }
 }
 
+FittedRange read_fitted(const JsonReader& reader) {
+  FittedRange range;
+  std::vector<std::string_view> known;
+  for (const FittedRangeRow& row : kFittedRangeRows) known.push_back(row.key);
+  if (!reader.object(known)) return range;
+  for (const FittedRangeRow& row : kFittedRangeRows) {
+    FittedExtent& extent = range.*row.member;
+    const auto ends = reader[row.key].array();
+    if (ends.size() != 2) {
+      reader[row.key].expected("the least and the most, [1, 8]");
+      continue;
+    }
+    extent.least = ends[0].integer<std::int64_t>(1, kMostFitted);
+    extent.most = ends[1].integer<std::int64_t>(extent.least, kMostFitted);
+  }
+  return range;
+}
+
 }  // namespace
 
 CalibrationFile parse_calibration(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
   const JsonReader root = json.root();
   CalibrationFile calibration;
-  if (root.object({"version", "device", "dtype", "attention", "constants"})) {
+  if (root.object({"version", "device", "dtype", "attention", "constants", "fitted"})) {
     read_version(root, kCalibrationFileVersion);
     calibration.device = root["device"].line();
     calibration.format = root["dtype"].one_of<NumberFormat>(kNumberFormats);
     calibration.attention = root["attention"].one_of<AttentionKernel>(kAttentionKernels);
     read_constants(root["constants"], calibration.constants);
+    if (root.has("fitted")) calibration.fitted = read_fitted(root["fitted"]);
   }
   json.finish();
   return calibration;
@@ -54,11 +73,17 @@ Json calibration_json(const CalibrationFile& calibration) {
   Json constants = Json::object();
   for (const CalibrationConstant& constant : kCalibrationConstants)
     constants[std::string(constant.key)] = calibration.constants.*constant.member;
-  return {{"version", kCalibrationFileVersion},
-          {"device", calibration.device},
-          {"dtype", name(calibration.format)},
-          {"attention", name(calibration.attention)},
-          {"constants", std::move(constants)}};
+  Json json{{"version", kCalibrationFileVersion},
+            {"device", calibration.device},
+            {"dtype", name(calibration.format)},
+            {"attention", name(calibration.attention)},
+            {"constants", std::move(constants)}};
+  if (!calibration.fitted) return json;
+  for (const FittedRangeRow& row : kFittedRangeRows) {
+    const FittedExtent& extent = (*calibration.fitted).*row.member;
+    json["fitted"][std::string(row.key)] = {extent.least, extent.most};
+  }
+  return json;
 }
 
 std::string calibration_text(const CalibrationFile& calibration) {

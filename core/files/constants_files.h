@@ -2,6 +2,7 @@
 // calibration.json and collectives.json, as core/files/read.h describes it for every file
 // (FORMATS.md here): the constants of one kind of devices, and those of sums over devices.
 
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,6 +18,7 @@ struct CalibrationFile {
   NumberFormat format = NumberFormat::fp16;  // what they computed in
   AttentionKernel attention = AttentionKernel::plain;
   Calibration constants;
+  std::optional<FittedRange> fitted = {};  // empty: the file does not say
   friend bool operator==(const CalibrationFile&, const CalibrationFile&) = default;
 };
 

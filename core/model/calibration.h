@@ -35,7 +35,7 @@ struct Calibration {
 
 struct CalibrationConstant {
   std::string_view key;  // in calibration.json
-  double Calibration::* member;
+  double Calibration::*member;
   double least, most;
   std::string_view meaning;
 };
@@ -73,5 +73,32 @@ inline constexpr std::array kCalibrationConstants{
                         calibration::kMostTime, "s of each device for a batch"},
 };
 static_assert(kCalibrationConstants.size() <= 16, "few enough to be held to what they predict");
+
+/// The least and the most of what a fit has seen.
+struct FittedExtent {
+  std::int64_t least = 0, most = 0;
+  bool has(std::int64_t value) const { return least <= value && value <= most; }
+  friend bool operator==(const FittedExtent&, const FittedExtent&) = default;
+};
+
+/// Of the iterations that constants were fitted to. Beyond them they are a guess.
+struct FittedRange {
+  FittedExtent devices, tensor, depth, width, microbatch_size, model_width;
+  friend bool operator==(const FittedRange&, const FittedRange&) = default;
+};
+
+struct FittedRangeRow {
+  std::string_view key;  // in calibration.json
+  FittedExtent FittedRange::*member;
+  std::string_view what;
+};
+inline constexpr std::array<FittedRangeRow, 6> kFittedRangeRows{{
+    {"devices", &FittedRange::devices, "devices"},
+    {"tensor", &FittedRange::tensor, "tensor degrees"},
+    {"depth", &FittedRange::depth, "depths"},
+    {"width", &FittedRange::width, "widths"},
+    {"microbatch_size", &FittedRange::microbatch_size, "microbatch sizes"},
+    {"model_width", &FittedRange::model_width, "widths of a model"},
+}};
 
 }  // namespace tandem

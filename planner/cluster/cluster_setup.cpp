@@ -126,7 +126,32 @@ ModelUse ClusterSetup::use() const {
   return use;
 }
 
+/// What of a use lies beyond what the constants were fitted to.
+static std::vector<std::string> beyond(const FittedRange& fitted, const FittedRange& used) {
+  std::vector<std::string> lines;
+  for (const FittedRangeRow& row : kFittedRangeRows) {
+    const FittedExtent& seen = fitted.*row.member;
+    const std::int64_t value = (used.*row.member).most;
+    if (seen.has(value)) continue;
+    lines.push_back(fmt::format(
+        "the calibration was fitted to {} from {} to {}: for {} its constants are a guess",
+        row.what, seen.least, seen.most, value));
+  }
+  return lines;
+}
+
 std::vector<std::string> ClusterSetup::warnings() const {
+  if (request.calibration && request.calibration->fitted) {
+    const auto one = [](std::int64_t value) { return FittedExtent{value, value}; };
+    const Plan& plan = made.plan;
+    return beyond(*request.calibration->fitted,
+                  {.devices = one(static_cast<std::int64_t>(devices_used())),
+                   .tensor = one(assumptions().tensor),
+                   .depth = one(plan.request.devices),
+                   .width = one(plan.request.width),
+                   .microbatch_size = one(plan.microbatch_size),
+                   .model_width = one(plan.model.width)});
+  }
   if (!assumptions().measured) return {};
   return interpolations(*assumptions().measured, made.plan.model, made.plan.microbatch_size,
                         assumptions().tensor);

@@ -92,6 +92,21 @@ double shuffled_error(const IterationModel& model, const CalibrationReport& repo
   return mean_absolute(relative_errors(model, fit_calibration(model, mixed, half), mixed, half));
 }
 
+FittedRange fitted_range(const std::vector<MeasuredIteration>& rows) {
+  FittedRange range;
+  const auto extent = [&](const auto& of) {
+    const auto [least, most] = std::ranges::minmax(rows, {}, of);
+    return FittedExtent{std::invoke(of, least), std::invoke(of, most)};
+  };
+  range.devices = extent(&MeasuredIteration::devices);
+  range.tensor = extent(&MeasuredIteration::tensor);
+  range.depth = extent(&MeasuredIteration::depth);
+  range.width = extent(&MeasuredIteration::width);
+  range.microbatch_size = extent(&MeasuredIteration::microbatch_size);
+  range.model_width = extent([](const MeasuredIteration& row) { return row.model.width; });
+  return range;
+}
+
 CalibrationReport report_of(const Options& options) {
   const GivenOptions given = given_options(options, {"cluster", "dtype", "attention"});
   const Cluster cluster = cluster_of(given);
@@ -109,6 +124,7 @@ CalibrationReport report_of(const Options& options) {
   AnalyticAssumptions assumptions;
   assumptions.format = report.fitted.format = format_of(given, cluster);
   assumptions.attention = report.fitted.attention = attention_of(given, assumptions.format);
+  report.fitted.fitted = fitted_range(report.measured);
   report.fitted.device = cluster[DeviceId{}].name;
   const IterationModel model(report.measured, cluster, assumptions);
   const Seconds seconds = seconds_of(report.measured);

@@ -25,6 +25,12 @@ CalibrationFile example() {
   double value = 0.01;
   for (const CalibrationConstant& one : kCalibrationConstants)
     file.constants.*one.member = value += 0.01;
+  std::int64_t least = 1;
+  file.fitted.emplace();
+  for (const FittedRangeRow& row : kFittedRangeRows) {
+    (*file.fitted).*row.member = {least, 8 * least};
+    ++least;
+  }
   return file;
 }
 
@@ -38,6 +44,20 @@ std::string calibration_edited(const std::string& part, const std::string& inste
 
 TEST(CalibrationFile, ReadsBackWhatItWrites) {
   EXPECT_EQ(parse_calibration("c.json", calibration_text(example())), example());
+}
+
+TEST(CalibrationFile, MayNotSayWhatItWasFittedTo) {
+  CalibrationFile file = example();
+  file.fitted.reset();
+  EXPECT_EQ(parse_calibration("c.json", calibration_text(file)), file);
+}
+
+TEST(CalibrationFile, RangesGoFromTheLeastToTheMost) {
+  CalibrationFile file = example();
+  file.fitted->depth = {8, 2};
+  EXPECT_THAT(calibration_error(calibration_text(file)), HasSubstr("/fitted/depth/1: "));
+  file.fitted->depth = {0, 2};
+  EXPECT_THAT(calibration_error(calibration_text(file)), HasSubstr("/fitted/depth/0: "));
 }
 
 TEST(CalibrationFile, EveryConstantIsAskedForAndBounded) {

@@ -27,6 +27,28 @@ TEST_F(Calibrate, RowsBecomeConstantsAndAnErrorTable) {
   EXPECT_EQ(result["pipelines"]["fitted_to"], 24);
 }
 
+TEST_F(Calibrate, ConstantsWarnBeyondWhatTheyWereFittedTo) {
+  write("rows.csv", fixture("rows.csv"));
+  ASSERT_EQ(tandem("calibrate rows.csv --cluster DGX-A100 --dtype fp16 --output fitted.json").code,
+            0);
+  const Json fitted = Json::parse(read("fitted.json"))["fitted"];
+  const auto warnings = [&](const std::string& more) {
+    return tandem(
+               "simulate --model megatron-7.5b --cluster 4xDGX-A100 --schedule 1f1b "
+               "--calibration fitted.json" +
+               more)
+        .err;
+  };
+  const std::string within = fmt::format(
+      " --depth {} --width 1 --tensor {} --microbatch-size {}", fitted["depth"][1].get<int>(),
+      fitted["tensor"][0].get<int>(), fitted["microbatch_size"][0].get<int>());
+  EXPECT_EQ(warnings(within).find("fitted to depths"), std::string::npos);
+  EXPECT_EQ(warnings(within).find("fitted to tensor degrees"), std::string::npos);
+  EXPECT_THAT(warnings(" --depth 1 --width 2 --tensor 16"),
+              HasSubstr("the calibration was fitted to tensor degrees from "));
+  EXPECT_THAT(warnings(" --depth 24 --width 1"), HasSubstr("fitted to depths from "));
+}
+
 TEST_F(Calibrate, ConstantsPriceAModelOnACluster) {
   constexpr std::string_view kConstants =
       R"({{"version": 1, "device": "card", "dtype": "fp16", "attention": "plain",
