@@ -7,7 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/memory/memory.h"
-#include "core/schedule/schedule.h"
+#include "core/model/model.h"
 
 namespace tandem {
 

@@ -9,6 +9,7 @@
 // instance: all before it has ended, and it has started or ended. A wait carries that from the
 // waiter's lane to the producer's, alike in every body in which both are in the run.
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <cstdlib>
