@@ -140,7 +140,7 @@ int run_explain(const Options& given) {
   if (names_several_schedules(options))
     throw UsageError("tandem explain: --schedule: expected one name, found several");
   const GivenOptions asked = given_options(options);
-  const std::int64_t batches = asked.batches.value_or(1);
+  const std::int64_t batches = asked.batches;
   check_most(asked, "batches", batches, kMostTraced);
   const ScenarioRequest request = scenario_request(asked);
   const PreparedScenario prepared = prepare(request);

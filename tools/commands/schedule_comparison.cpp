@@ -115,7 +115,7 @@ void print_as_json(const std::vector<ComparedSchedule>& outcomes, const Scenario
 
 int compare_schedules(const Options& options, const GivenOptions& given) {
   check_options(options, given);
-  const std::int64_t microbatches = *given.microbatches, batches = given.batches.value_or(1);
+  const std::int64_t microbatches = *given.microbatches, batches = given.batches;
   const std::vector<ScenarioRequest> requests = scenario_requests(given);
   const InterruptGuard interrupt(std::ranges::any_of(requests, searches)
                                      ? OnInterrupt::ends_by_itself

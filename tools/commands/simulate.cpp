@@ -77,7 +77,7 @@ struct Answer {
 Answer answer_of(const Options& options, const GivenOptions& given) {
   const std::optional<UncertaintyRequest> uncertainty = uncertainty_of(options);
   const bool record = options.has("picture") || options.has("trace") || options.has("report");
-  const std::int64_t batches = given.batches.value_or(1);
+  const std::int64_t batches = given.batches;
   ScenarioRequest request = scenario_request(given);
   PreparedScenario prepared = prepare(request);
   Answer answer{.request = std::move(request),

@@ -226,7 +226,7 @@ Plan plan_of(const GivenOptions& given, ModelSpec model, const ScheduleTraits& t
   Plan plan{.model = std::move(model),
             .schedule = std::string(traits.name),
             .request = schedule_options_of(given, traits, others),
-            .microbatch_size = static_cast<std::int32_t>(given.microbatch_size.value_or(1))};
+            .microbatch_size = static_cast<std::int32_t>(given.microbatch_size)};
   plan.optimizer = given.optimizer.value_or(OptimizerKind::adamw);
   plan.stages = given.stages;
   return plan;

@@ -50,7 +50,7 @@ struct GivenOptions {
 
   std::optional<double> link_rate = {};  // bytes/s
   TransferLanes lanes = TransferLanes::shared;
-  std::optional<std::int64_t> microbatch_size = {}, batches = {};
+  std::int64_t microbatch_size = 1, batches = 1;
   std::optional<Bytes> memory = {};
   std::optional<Reserve> reserve = {};
   Storage storage = Storage::f32;

@@ -87,7 +87,7 @@ PlainRequest plain_request(const GivenOptions& given, const ScheduleTraits* trai
     plain.request = schedule_request(given, *traits, others);
   }
   plain.costs = plain_costs_of(given);
-  plain.microbatch_size = static_cast<std::int32_t>(given.microbatch_size.value_or(1));
+  plain.microbatch_size = static_cast<std::int32_t>(given.microbatch_size);
   return plain;
 }
 

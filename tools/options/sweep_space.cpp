@@ -281,7 +281,7 @@ SweepRun SweepSpace::run(std::size_t index) const {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (applies(i, at)) axes_[i].settings[at[i]](given);
   }
-  return {.request = scenario_request(given), .batches = given.batches.value_or(1)};
+  return {.request = scenario_request(given), .batches = given.batches};
 }
 
 }  // namespace tandem::tools
