@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -12,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/base/error.h"
 #include "core/text/percent.h"
 #include "tools/cli/split.h"
 
@@ -118,15 +116,10 @@ double share_of(const Options& options, const std::string& name, std::string_vie
                 double most) {
   const std::optional<double> share = parse_percent(text);
   if (!share || *share > most) {
-    throw UsageError(
-        fmt::format("tandem {}: --{}: expected a share from 0% to {:.0f}%, found \"{}\"",
-                    options.command(), name, 100.0 * most, text));
+    refuse(options, "--{}: expected a share from 0% to {:.0f}%, found \"{}\"", name, 100.0 * most,
+           text);
   }
   return *share;
-}
-
-std::int64_t cores() {
-  return std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostScenarioThreads);
 }
 
 }  // namespace
@@ -164,7 +157,9 @@ std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
 }
 
 int threads_of(const Options& options) {
-  return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores()));
+  const auto cores =
+      std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostScenarioThreads);
+  return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores));
 }
 
 }  // namespace tandem::tools

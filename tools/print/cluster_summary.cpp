@@ -1,7 +1,6 @@
 #include "tools/print/cluster_summary.h"
 
 #include <set>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +8,6 @@
 #include "core/files/constants_files.h"
 #include "core/text/count_text.h"
 #include "tools/cli/terminal.h"
-#include "tools/cli/wrapped_text.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
@@ -40,9 +38,7 @@ std::string cluster_summary(const ClusterSetup& setup) {
 
 Json cluster_config(const ClusterSetup& setup) {
   const Plan& plan = setup.made.plan;
-  Json stages = Json::array(), shapes = Json::array();
-  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
-  for (const TriedShape& one : setup.tried) {
+  const auto shape_json = [](const TriedShape& one) {
     Json row{{"width", one.width}, {"depth", one.depth}};
     if (one.refusal.empty()) {
       row["throughput_samples_per_s"] = one.samples_per_s;
@@ -50,8 +46,8 @@ Json cluster_config(const ClusterSetup& setup) {
     } else {
       row["refused"] = one.refusal;
     }
-    shapes.push_back(std::move(row));
-  }
+    return row;
+  };
   return {{"model", plan.model.name},
           {"parameters", parameter_count(plan.model)},
           {"sequence", plan.model.sequence},
@@ -65,8 +61,8 @@ Json cluster_config(const ClusterSetup& setup) {
           {"global_batch",
            std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size},
           {"optimizer", name(plan.optimizer)},
-          {"stages", std::move(stages)},
-          {"shapes", std::move(shapes)}};
+          {"stages", stages_json(plan)},
+          {"shapes", array_of(setup.tried, shape_json)}};
 }
 
 Json origin_json(const Profile& profile) {

@@ -205,13 +205,6 @@ void print_stages(const Replay& replay) {
   }
 }
 
-Json as_json(const Answer& one, const ReplayReport& report) {
-  return {{"name", one.name},
-          {"phase_s", one.mean_s},
-          {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},
-          {"step_s", step_s(report, one)}};
-}
-
 }  // namespace
 
 ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
@@ -264,7 +257,7 @@ void print_replay_report(const std::string& title, const Replay& replay, const R
 
 /// Variations have the keys `what_if` and `what_if_s`, as the format was published.
 Json replay_json(const Replay& replay, const Recording& recording, const ReplayReport& report) {
-  Json steps = Json::array(), stages = Json::array(), variations = Json::array();
+  Json steps = Json::array(), stages = Json::array();
   for (std::size_t row = 0; row < report.steps.size(); ++row) {
     const ReplayedStep& step = report.steps[row];
     Json phases;
@@ -286,8 +279,14 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
     }
     stages.push_back(std::move(row));
   }
-  for (const Answer& one : report.ideal) variations.push_back(as_json(one, report));
-  for (const Answer& one : report.culprits) variations.push_back(as_json(one, report));
+  Json variations = Json::array();
+  for (const auto* answers : {&report.ideal, &report.culprits}) {
+    for (const Answer& one : *answers)
+      variations.push_back({{"name", one.name},
+                            {"phase_s", one.mean_s},
+                            {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},
+                            {"step_s", step_s(report, one)}});
+  }
   return {{"replicas", recording.replicas},
           {"ranks_of_a_stage", recording.ranks},
           {"microbatches", report.microbatches},

@@ -4,11 +4,13 @@
 #include <initializer_list>
 #include <iterator>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/error.h"
 #include "core/text/output_place.h"
@@ -81,17 +83,11 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
   return facts;
 }
 
-std::string stages_on(const Placement& placement, DeviceId device) {
-  std::string stages;
-  for (const ReplicaId replica : placement.replicas_on(device))
-    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(replica));
-  return stages;
-}
-
 std::vector<std::string> device_row(const Scenario& scenario, const SimulationResult& result,
                                     DeviceId device) {
   const DeviceUse& use = result.devices[device];
   const double run = to_seconds(result.makespan);
+  const std::vector<ReplicaId> stages = scenario.program.placement().replicas_on(device);
   std::vector<std::string> row{fmt::format("{}", index(device)), print_duration(use.busy),
                                print_duration(use.bubble),
                                print_percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0)};
@@ -101,10 +97,10 @@ std::vector<std::string> device_row(const Scenario& scenario, const SimulationRe
     row.push_back(print_bytes(capacity));
     row.emplace_back(scenario.fits(device) ? "yes" : "NO");
   }
-  row.insert(
-      row.end(),
-      {stages_on(scenario.program.placement(), device), print_duration(use.exposed_communication),
-       fmt::format("{:.4g}", use.peak_activations), fmt::format("{}", use.weight_versions)});
+  row.insert(row.end(),
+             {fmt::format("{}", fmt::join(stages | std::views::transform(index<ReplicaId>), ", ")),
+              print_duration(use.exposed_communication),
+              fmt::format("{:.4g}", use.peak_activations), fmt::format("{}", use.weight_versions)});
   if (scenario.memory) {
     const MemoryByClass& of = (*scenario.memory)[device];
     for (const Bytes bytes :
@@ -145,12 +141,6 @@ ReportFrame frame_of(std::string label, const Scenario& scenario, const Simulati
           .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline), critical),
           .facts = facts_of(scenario, result),
           .table = table_of(scenario, result)};
-}
-
-std::string title_of(const Scenario& scenario) {
-  const Program& program = scenario.program;
-  return fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
-                     program.placement().devices, program.microbatches());
 }
 
 constexpr auto kReplace = Json::error_handler_t::replace;
@@ -212,7 +202,9 @@ void write_report(const std::string& path, const std::string& command,
                   const ScenarioRequest& request, const PreparedScenario& prepared,
                   const SimulationResult& result, const SimulationRequest& simulated) {
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  Report report{.title = title_of(prepared.scenario),
+  const Program& program = prepared.scenario.program;
+  Report report{.title = fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
+                                     program.placement().devices, program.microbatches()),
                 .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
                 .command = command,
                 .tool = tool_name(),
