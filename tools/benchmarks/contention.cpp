@@ -172,16 +172,13 @@ Network ring(const Program& program) {
   });
 }
 
-struct NamedNetwork {
-  const char* name;
-  Network (*make)(const Program&);
-};
-constexpr NamedNetwork kNetworks[] = {{"private links", private_links},
-                                      {"one backbone", backbone},
-                                      {"adapters, backbone", adapters_and_backbone},
-                                      {"two-level tree", tree},
-                                      {"half-duplex adapters", half_duplex_adapters},
-                                      {"ring, by latency", ring}};
+constexpr std::pair<const char*, Network (*)(const Program&)> kNetworks[] = {
+    {"private links", private_links},
+    {"one backbone", backbone},
+    {"adapters, backbone", adapters_and_backbone},
+    {"two-level tree", tree},
+    {"half-duplex adapters", half_duplex_adapters},
+    {"ring, by latency", ring}};
 
 struct Asked {
   std::string_view schedule;
@@ -229,18 +226,18 @@ Section against_simgrid() {
   for (const Asked& asked : all_asked()) {
     const Program program = program_of(asked);
     const CostTable costs = uneven_price_of(program);
-    for (const NamedNetwork& named : kNetworks) {
-      const Network network = named.make(program);
+    for (const auto& [name, make] : kNetworks) {
+      const Network network = make(program);
       const Timeline ours = run_contended(program, costs, network, asked.batches);
       const auto theirs = compare_with_simgrid(program, costs, network, ours);
       if (!theirs) return {};  // not installed where this was built
       check_notices(program, costs, network, ours);
-      section.rows.push_back({.what = fmt::format("{}, {} devices: {}", asked.schedule,
-                                                  asked.request.devices, named.name),
-                              .value = theirs->apart_s / theirs->makespan_s,
-                              .unit = fmt::format("of {:.6g} ms", theirs->makespan_s * 1e3),
-                              .floor = 1e-6,
-                              .at_most = true});
+      section.rows.push_back(
+          {.what = fmt::format("{}, {} devices: {}", asked.schedule, asked.request.devices, name),
+           .value = theirs->apart_s / theirs->makespan_s,
+           .unit = fmt::format("of {:.6g} ms", theirs->makespan_s * 1e3),
+           .floor = 1e-6,
+           .at_most = true});
     }
   }
   return section;

@@ -94,22 +94,19 @@ void print_table(const Profile& profile) {
   fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
 }
 
-/// Arithmetic of all passes, roughly.
-double operations_of(const ProfileRequest& request) {
+/// What it will take, where that is worth telling.
+void tell_time(const ProfileRequest& request) {
   constexpr double kForwards = 6.5;  // that a pass's work is like
+  constexpr double kMuch = 2e10;     // about a second, and what surrounds it
+  constexpr Duration kWorthTelling = std::chrono::seconds(20);
   const ModelSpec& model = request.model;
   const auto parameters = static_cast<double>(parameter_count(model));
   double samples = 0.0;
   for (const std::int32_t size : request.microbatch_sizes) samples += size;
   const double attended = 2.0 * model.width * model.sequence * model.blocks;
-  return samples * model.sequence * request.repetitions * kForwards * 2.0 * (parameters + attended);
-}
-
-/// What it will take, where that is worth telling.
-void tell_time(const ProfileRequest& request) {
-  constexpr double kMuch = 2e10;  // about a second, and what surrounds it
-  constexpr Duration kWorthTelling = std::chrono::seconds(20);
-  if (operations_of(request) < kMuch) return;
+  const double operations =  // of all passes, roughly
+      samples * model.sequence * request.repetitions * kForwards * 2.0 * (parameters + attended);
+  if (operations < kMuch) return;
   const Duration time = estimate_profile_time(request);
   if (time >= kWorthTelling)
     print_note(fmt::format("profiling this model takes about {}", print_duration(time)));

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -196,8 +197,7 @@ void check_taken(const GivenOptions& given, const std::vector<const ScheduleTrai
     const bool taken = std::ranges::any_of(
         named, [&](const ScheduleTraits* traits) { return takes(*traits, flag); });
     if (taken) continue;
-    std::vector<std::string_view> names;
-    for (const ScheduleTraits* traits : named) names.push_back(traits->name);
+    const auto names = named | std::views::transform(&ScheduleTraits::name);
     throw UsageError(
         fmt::format("none of the schedules {} has an option --{}", fmt::join(names, ", "), flag));
   }
