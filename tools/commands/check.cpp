@@ -19,8 +19,8 @@
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
 #include "tools/options/training_options.h"
-#include "tools/print/cluster_summary.h"
 #include "tools/print/near_fits.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"
 

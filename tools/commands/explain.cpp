@@ -11,7 +11,7 @@
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
 #include "tools/options/scenario_options.h"
-#include "tools/print/scenario_json.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/simulation_report.h"
 
 namespace tandem::tools {

@@ -27,7 +27,7 @@
 #include "tools/options/scenario_options.h"
 #include "tools/print/near_fits.h"
 #include "tools/print/report.h"
-#include "tools/print/scenario_json.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/sensitivity_report.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"

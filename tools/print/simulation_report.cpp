@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/text/count_text.h"
 #include "planner/search/stage_memory.h"
-#include "tools/print/cluster_summary.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {

@@ -19,7 +19,7 @@
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
 #include "tools/cli/terminal.h"
-#include "tools/print/scenario_json.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"
 
