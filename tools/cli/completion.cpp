@@ -46,27 +46,6 @@ Words spelled(const Options::Row& row) {
 
 bool takes_value(const Options::Row& row) { return !row.argument.empty(); }
 
-}  // namespace
-
-std::vector<std::string> schedule_names() {
-  Words names;
-  for (const ScheduleTraits& row : schedules()) {
-    names.emplace_back(row.name);
-    names.insert(names.end(), row.aliases.begin(), row.aliases.end());
-  }
-  return names;
-}
-
-std::vector<std::string> command_names() {
-  Words names;
-  for (const Command& command : commands()) {
-    if (command.has_own_name()) names.emplace_back(command.name);
-  }
-  return names;
-}
-
-namespace {
-
 /// The alternatives of the first "a|b|c" in a text, but for those that stand for a value ("K/N").
 Words alternatives(std::string_view text) {
   const auto is_part = [](char c) {
@@ -276,6 +255,23 @@ std::string fish_script() {
 }
 
 }  // namespace
+
+std::vector<std::string> schedule_names() {
+  Words names;
+  for (const ScheduleTraits& row : schedules()) {
+    names.emplace_back(row.name);
+    names.insert(names.end(), row.aliases.begin(), row.aliases.end());
+  }
+  return names;
+}
+
+std::vector<std::string> command_names() {
+  Words names;
+  for (const Command& command : commands()) {
+    if (command.has_own_name()) names.emplace_back(command.name);
+  }
+  return names;
+}
 
 std::string completion_script(std::string_view shell) {
   if (shell == "bash") return bash_script();

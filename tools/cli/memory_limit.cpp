@@ -63,6 +63,19 @@ Room least_room() {
 
 std::string known_need;  // what out_of_memory() says
 
+constexpr std::size_t kLeastStack = std::size_t{8} << 20;
+
+/// Of threads that do not say; it is what `ulimit -s` said when the process began.
+void enlarge_default_stack() {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  std::size_t size = 0;
+  ::pthread_attr_getstacksize(&attributes, &size);
+  if (size < kLeastStack && ::pthread_attr_setstacksize(&attributes, kLeastStack) == 0)
+    ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
+}
+
 }  // namespace
 
 std::optional<Bytes> group_memory_limit(const fs::path& root) {
@@ -115,23 +128,6 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_MAX, 0);  // a block with a mapping of its own would be given back
 }
-
-namespace {
-
-constexpr std::size_t kLeastStack = std::size_t{8} << 20;
-
-/// Of threads that do not say; it is what `ulimit -s` said when the process began.
-void enlarge_default_stack() {
-  pthread_attr_t attributes;
-  if (::pthread_getattr_default_np(&attributes) != 0) return;
-  std::size_t size = 0;
-  ::pthread_attr_getstacksize(&attributes, &size);
-  if (size < kLeastStack && ::pthread_attr_setstacksize(&attributes, kLeastStack) == 0)
-    ::pthread_setattr_default_np(&attributes);
-  ::pthread_attr_destroy(&attributes);
-}
-
-}  // namespace
 
 int with_stack_room(const std::function<int()>& command) {
   rlimit stack{};

@@ -95,55 +95,11 @@ void refuse_copies_of_file(const std::string& name) {
       name, file));
 }
 
-}  // namespace
-
-ModelSpec model_at(const std::string& path) {
-  NotedModel read = read_noted_model(path);
-  for (const std::string& note : read.notes) fmt::print(stderr, "warning: {}: {}\n", path, note);
-  return std::move(read.model);
-}
-
 std::shared_ptr<const TensorProfiles> tensor_profiles_at(const std::string& path) {
   return std::make_shared<const TensorProfiles>(read_tensor_profiles(path));
 }
 
 std::string cluster_text_at(const std::string& path) { return read_file(path, kLargestJson); }
-
-Cluster cluster_of(const GivenOptions& given) {
-  if (!given.has("cluster"))
-    refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
-  const std::string& name = given.cluster;
-  refuse_copies_of_file(name);
-  const bool by_name = !is_file(name) || find_node(name) != nullptr;
-  if (by_name && given.has("gpu"))
-    refuse(given, "--gpu is for a --cluster file that names no GPU model");
-  const DeviceSpec* gpu = given.has("gpu") ? &gpu_of_name(given.gpu) : nullptr;
-  ClusterSpec spec = by_name ? cluster_of_nodes(name)
-                             : parse_any_cluster(name, read_cached<cluster_text_at>(name), gpu);
-  if (given.memory) {
-    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
-  }
-  return Cluster(spec);
-}
-
-NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
-  if (given.format) return *given.format;
-  for (const NumberFormat format : kPreferredFormats) {
-    bool all = true;
-    for (std::size_t i = 0; i < cluster.size(); ++i)
-      all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
-    if (all) return format;
-  }
-  throw InputError(
-      fmt::format("cluster {}: its devices have no number format in common", cluster.name()));
-}
-
-AttentionKernel attention_of(const GivenOptions& given, NumberFormat format) {
-  return given.attention.value_or(format == NumberFormat::bf16 ? AttentionKernel::flash
-                                                               : AttentionKernel::plain);
-}
-
-namespace {
 
 AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& cluster,
                                    const std::optional<CalibrationFile>& calibration) {
@@ -227,6 +183,46 @@ std::optional<std::uint16_t> depth_of(const GivenOptions& given, const Plan& pla
 }
 
 }  // namespace
+
+ModelSpec model_at(const std::string& path) {
+  NotedModel read = read_noted_model(path);
+  for (const std::string& note : read.notes) fmt::print(stderr, "warning: {}: {}\n", path, note);
+  return std::move(read.model);
+}
+
+Cluster cluster_of(const GivenOptions& given) {
+  if (!given.has("cluster"))
+    refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
+  const std::string& name = given.cluster;
+  refuse_copies_of_file(name);
+  const bool by_name = !is_file(name) || find_node(name) != nullptr;
+  if (by_name && given.has("gpu"))
+    refuse(given, "--gpu is for a --cluster file that names no GPU model");
+  const DeviceSpec* gpu = given.has("gpu") ? &gpu_of_name(given.gpu) : nullptr;
+  ClusterSpec spec = by_name ? cluster_of_nodes(name)
+                             : parse_any_cluster(name, read_cached<cluster_text_at>(name), gpu);
+  if (given.memory) {
+    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
+  }
+  return Cluster(spec);
+}
+
+NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
+  if (given.format) return *given.format;
+  for (const NumberFormat format : kPreferredFormats) {
+    bool all = true;
+    for (std::size_t i = 0; i < cluster.size(); ++i)
+      all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
+    if (all) return format;
+  }
+  throw InputError(
+      fmt::format("cluster {}: its devices have no number format in common", cluster.name()));
+}
+
+AttentionKernel attention_of(const GivenOptions& given, NumberFormat format) {
+  return given.attention.value_or(format == NumberFormat::bf16 ? AttentionKernel::flash
+                                                               : AttentionKernel::plain);
+}
 
 std::string long_sequence_note(const ModelSpec& model, const std::string& file) {
   constexpr std::int32_t kUsual = 8192;

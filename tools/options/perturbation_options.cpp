@@ -90,24 +90,6 @@ ScenarioOption perturbation_row(PerturbationKind kind, std::string argument, std
           [kind](const OptionValue& value) { return perturbations_of(kind, value); }};
 }
 
-}  // namespace
-
-std::span<const ScenarioOption> perturbation_rows() {
-  static const std::array<ScenarioOption, 3> kRows{
-      perturbation_row(PerturbationKind::slow_device, "D:F",
-                       "device D of a pipeline, from 0, computes at F times its speed, at most 1, "
-                       "in all pipelines: 3:0.8; several: 3:0.8,5:0.9"),
-      perturbation_row(
-          PerturbationKind::straggler, "D:F",
-          "device D of a pipeline, from 0, takes F times as long to compute, at least 1: 3:1.25"),
-      perturbation_row(PerturbationKind::degraded_link, "A-B:F",
-                       "transfers between devices A and B of a pipeline, from 0, at F times their "
-                       "rate, at most 1: 2-3:0.5")};
-  return kRows;
-}
-
-namespace {
-
 constexpr std::int64_t kMostScenarios = 1'000'000;
 constexpr std::int64_t kMostScenarioThreads = 1024;
 
@@ -123,6 +105,20 @@ double share_of(const Options& options, const std::string& name, std::string_vie
 }
 
 }  // namespace
+
+std::span<const ScenarioOption> perturbation_rows() {
+  static const std::array<ScenarioOption, 3> kRows{
+      perturbation_row(PerturbationKind::slow_device, "D:F",
+                       "device D of a pipeline, from 0, computes at F times its speed, at most 1, "
+                       "in all pipelines: 3:0.8; several: 3:0.8,5:0.9"),
+      perturbation_row(
+          PerturbationKind::straggler, "D:F",
+          "device D of a pipeline, from 0, takes F times as long to compute, at least 1: 3:1.25"),
+      perturbation_row(PerturbationKind::degraded_link, "A-B:F",
+                       "transfers between devices A and B of a pipeline, from 0, at F times their "
+                       "rate, at most 1: 2-3:0.5")};
+  return kRows;
+}
 
 void add_uncertainty_options(Options& options) {
   options.group("Uncertainty")

@@ -205,6 +205,36 @@ void print_stages(const Replay& replay) {
   }
 }
 
+std::string share(double part, double whole) {
+  return fmt::format("{:.1f} %", whole > 0.0 ? 100.0 * part / whole : 0.0);
+}
+
+/// `critical`: as chart_of() takes it.
+ReportFrame frame_of(std::string label, const Program& program, const Timeline& timeline,
+                     const std::vector<bool>& critical) {
+  ReportFrame frame{.label = std::move(label),
+                    .chart = chart_of(program, timeline, {}, critical),
+                    .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}}};
+  const double phase = to_seconds(frame.chart.end - frame.chart.start);
+  double all_idle = 0.0;
+  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
+    Duration idle{};
+    for (const ChartIdle& bubble : frame.chart.idle) {
+      if (bubble.device == device) idle += bubble.end - bubble.start;
+    }
+    all_idle += to_seconds(idle);
+    frame.table.rows.push_back({fmt::format("{}", index(device)),
+                                print_duration(frame.chart.end - frame.chart.start - idle),
+                                print_duration(idle), share(to_seconds(idle), phase)});
+  }
+  const double devices = program.placement().devices;
+  frame.facts = {
+      {"pipeline phase of this step", print_duration(frame.chart.end - frame.chart.start), phase},
+      {"idle, mean of the ranks", share(all_idle, devices * phase),
+       phase > 0.0 ? all_idle / (devices * phase) : 0.0, true}};
+  return frame;
+}
+
 }  // namespace
 
 ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
@@ -300,40 +330,6 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
           {"what_if", std::move(variations)},
           {"steps", std::move(steps)}};
 }
-
-namespace {
-
-std::string share(double part, double whole) {
-  return fmt::format("{:.1f} %", whole > 0.0 ? 100.0 * part / whole : 0.0);
-}
-
-/// `critical`: as chart_of() takes it.
-ReportFrame frame_of(std::string label, const Program& program, const Timeline& timeline,
-                     const std::vector<bool>& critical) {
-  ReportFrame frame{.label = std::move(label),
-                    .chart = chart_of(program, timeline, {}, critical),
-                    .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}}};
-  const double phase = to_seconds(frame.chart.end - frame.chart.start);
-  double all_idle = 0.0;
-  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
-    Duration idle{};
-    for (const ChartIdle& bubble : frame.chart.idle) {
-      if (bubble.device == device) idle += bubble.end - bubble.start;
-    }
-    all_idle += to_seconds(idle);
-    frame.table.rows.push_back({fmt::format("{}", index(device)),
-                                print_duration(frame.chart.end - frame.chart.start - idle),
-                                print_duration(idle), share(to_seconds(idle), phase)});
-  }
-  const double devices = program.placement().devices;
-  frame.facts = {
-      {"pipeline phase of this step", print_duration(frame.chart.end - frame.chart.start), phase},
-      {"idle, mean of the ranks", share(all_idle, devices * phase),
-       phase > 0.0 ? all_idle / (devices * phase) : 0.0, true}};
-  return frame;
-}
-
-}  // namespace
 
 void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
                        const ReplayReport& report, std::size_t pass) {
