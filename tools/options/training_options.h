@@ -5,7 +5,6 @@
 // and its learning-rate schedule.
 
 #include <cstdint>
-#include <string>
 
 #include "core/memory/storage.h"
 #include "executor/backends.h"
