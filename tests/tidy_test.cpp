@@ -430,7 +430,7 @@ const std::vector<OtherMeaning>& names_options() {
       {"tools/commands/plan.cpp", "", "what the planner searches"},
       {"tools/commands/schedule.cpp", "group", "a key of an op"},
       {"tools/print/replay_report.cpp", "replicas", "of a recording"},
-      {"tools/print/search_report.cpp", "orders", "a key of results"},
+      {"tools/print/simulation_report.cpp", "orders", "a key of results"},
   };
   return meanings;
 }

@@ -23,7 +23,6 @@
 #include "tools/cli/options.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
-#include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
 
 namespace tandem::tools {
@@ -69,19 +68,6 @@ void print_help() {
   fmt::print("\ntandem help COMMAND, or tandem COMMAND --help, shows a command's options.\n");
 }
 
-/// "help sweep merge" → "sweep merge --help".
-Arguments help_of(const Arguments& arguments) {
-  Arguments words(arguments.begin() + 1, arguments.end());
-  words.emplace_back("--help");
-  return words;
-}
-
-/// Jobs of minutes and hours, often without a terminal.
-ProgressShown progress_of(const Command& command) {
-  return command.run == run_plan || command.run == run_train ? ProgressShown::anywhere
-                                                             : ProgressShown::on_terminals;
-}
-
 /// Null: there is none.
 const Command* named(std::string_view name) {
   const auto* const found = std::ranges::find(kCommands, name, &Command::name);
@@ -93,7 +79,11 @@ int run(const Arguments& arguments) {
     print_help();
     return static_cast<int>(ExitCode::usage);
   }
-  if (arguments[0] == "help" && arguments.size() > 1) return run(help_of(arguments));
+  if (arguments[0] == "help" && arguments.size() > 1) {  // "sweep merge --help"
+    Arguments words(arguments.begin() + 1, arguments.end());
+    words.emplace_back("--help");
+    return run(words);
+  }
   if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_help();
     return 0;
@@ -108,7 +98,10 @@ int run(const Arguments& arguments) {
     throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
                                  did_you_mean(first, command_names())));
   }
-  const std::shared_ptr<void> watched = watch(first, progress_of(*command));
+  // Jobs of minutes and hours, often without a terminal.
+  const bool of_hours = command->run == run_plan || command->run == run_train;
+  const std::shared_ptr<void> watched =
+      watch(first, of_hours ? ProgressShown::anywhere : ProgressShown::on_terminals);
   Options options = command->options();
   options.parse(rest);
   return command->run(options);

@@ -26,14 +26,12 @@ Key key_of(const TimelineRecord& record) {
   return {record.kind, record.device, record.peer, record.replica, record.microbatch};
 }
 
-/// A transfer is one op on two lanes: that of its stage's device counts.
-bool counts(const TimelineRecord& record) {
-  return !is_transfer(record.kind) || record.lane == own_lane(record.kind);
-}
-
 TimelineRecords sorted_ops(const TimelineRecords& records) {
   TimelineRecords ops;
-  std::copy_if(records.begin(), records.end(), std::back_inserter(ops), counts);
+  std::ranges::copy_if(records, std::back_inserter(ops), [](const TimelineRecord& one) {
+    // A transfer is one op on two lanes: that of its stage's device counts.
+    return !is_transfer(one.kind) || one.lane == own_lane(one.kind);
+  });
   std::ranges::sort(ops, {}, [](const TimelineRecord& one) {
     return std::tuple(key_of(one), one.start, one.end);
   });

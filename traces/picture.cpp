@@ -57,9 +57,6 @@ struct Scale {
   }
   bool shows(Duration time) const { return exact_column(time) <= columns; }
   bool whole() const { return shows(end); }
-  Duration shown() const {
-    return whole() ? end - origin : Duration(static_cast<std::int64_t>(per_column_ns * columns));
-  }
 };
 
 int digits(std::int64_t number) { return static_cast<int>(std::to_string(number).size()); }
@@ -172,13 +169,6 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
   return boxes;
 }
 
-std::size_t most_chunks(const Placement& placement) {
-  std::size_t most = 1;
-  for (const DeviceId device : all_ids<DeviceId>(placement.devices))
-    most = std::max(most, placement.replicas_on(device).size());
-  return most;
-}
-
 /// What the scale is chosen by.
 struct Lengths {
   Duration origin = Duration::max(), end = Duration::min();
@@ -252,13 +242,8 @@ std::string axis(const Scale& scale, std::size_t margin) {
   double step = 1;
   constexpr std::array<double, 3> kFactors{2, 2.5, 2};  // 1, 2, 5, 10, …
   for (std::size_t i = 0; step / scale.per_column_ns < kLabelGap; ++i) step *= kFactors[i % 3];
-  const Unit* unit = &kUnits.back();
-  for (const Unit& candidate : kUnits) {
-    if (step >= candidate.ns) {
-      unit = &candidate;
-      break;
-    }
-  }
+  const auto* const unit =  // a step is a nanosecond at least
+      std::ranges::find_if(kUnits, [&](const Unit& one) { return step >= one.ns; });
   std::string line = fmt::format("{:>{}} ", unit->name, margin - 1);
   const auto limit = static_cast<double>(scale.column(scale.end));
   for (double time = 0; std::round(time / scale.per_column_ns) <= limit; time += step) {
@@ -318,8 +303,9 @@ std::string scale_line(const Scale& scale, const Canvas& canvas) {
   const Duration column(static_cast<std::int64_t>(std::llround(scale.per_column_ns)));
   const std::string all = print_duration(scale.end - scale.origin);
   std::string line = fmt::format("1 column = {}; ", print_duration(column));
+  const Duration shown(static_cast<std::int64_t>(scale.per_column_ns * scale.columns));
   line += scale.whole() ? fmt::format("the whole run, {}", all)
-                        : fmt::format("the first {} of {}", print_duration(scale.shown()), all);
+                        : fmt::format("the first {} of {}", print_duration(shown), all);
   if (canvas.hidden() > 0) line += fmt::format("; {} too short to draw", canvas.hidden());
   return line;
 }
@@ -332,7 +318,9 @@ std::string picture(const Program& program, const Timeline& timeline,
   const std::optional<Lengths> lengths = measure(boxes);
   if (!lengths) return "nothing to draw: no computation that takes time\n";
   const std::size_t devices = program.placement().devices;
-  const std::size_t chunks = most_chunks(program.placement());
+  std::size_t chunks = 1;  // on any device
+  for (const DeviceId device : all_ids<DeviceId>(devices))
+    chunks = std::max(chunks, program.placement().replicas_on(device).size());
   const int label = digits(static_cast<std::int64_t>(devices) - 1);
   const std::size_t margin = 6 + static_cast<std::size_t>(label);
   const Scale scale = choose_scale(boxes, *lengths, chunks,

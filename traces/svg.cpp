@@ -13,16 +13,8 @@ namespace tandem {
 
 std::string xml(std::string_view text) {
   std::string escaped;
-  for (const char c : printable_line(text)) {
-    if (c == '<')
-      escaped += "&lt;";
-    else if (c == '>')
-      escaped += "&gt;";
-    else if (c == '&')
-      escaped += "&amp;";
-    else
-      escaped += c;
-  }
+  for (const char c : printable_line(text))
+    escaped += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
   return escaped;
 }
 

@@ -1,7 +1,6 @@
 #include "planner/cluster/cluster_plan.h"
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <utility>
 
@@ -9,7 +8,6 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/base/progress.h"
 #include "core/lower/lower.h"
 #include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
@@ -17,8 +15,6 @@
 #include "planner/search/candidates.h"
 #include "planner/search/partition.h"
 #include "simulator/cost/iteration_model.h"
-#include "simulator/engine/blocking_transfers.h"
-#include "simulator/simulate.h"
 
 namespace tandem {
 
@@ -106,12 +102,6 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
   return std::move(*found);
 }
 
-void check_blocks(const ModelSpec& model, std::size_t stages) {
-  if (static_cast<std::int64_t>(stages) <= model.blocks) return;
-  throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", stages,
-                               model.name, model.blocks));
-}
-
 /// Stages that somebody gave are as many as the schedule has, and cover the model.
 void check_given(const Plan& plan, std::size_t stages) {
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
@@ -150,13 +140,6 @@ void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& by
   }
 }
 
-Bytes excess(const ClusterMemory& on) {
-  Bytes most = std::numeric_limits<Bytes>::min();
-  for (const DeviceId device : ids(on.memory))
-    most = std::max(most, on.memory[device].total() - on.usable[device]);
-  return most;
-}
-
 /// A plan with its stages, and what its program holds.
 struct CutPlan {
   Plan plan;
@@ -181,7 +164,10 @@ CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptio
   Program program = lower(schedule);
   SlotCounts slots = count_slots(program);
   if (cut == StageCut::even) {
-    check_blocks(plan.model, placement.stages());
+    if (static_cast<std::int64_t>(placement.stages()) > plan.model.blocks) {
+      throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}",
+                                   placement.stages(), plan.model.name, plan.model.blocks));
+    }
     plan.stages = even_stages(plan.model, placement.stages());
   } else if (cut == StageCut::balanced) {
     plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
@@ -216,7 +202,12 @@ Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
 
 }  // namespace
 
-bool ClusterMemory::fits() const { return excess(*this) <= 0; }
+Bytes ClusterMemory::excess() const {
+  Bytes most = std::numeric_limits<Bytes>::min();
+  for (const DeviceId device : ids(memory))
+    most = std::max(most, memory[device].total() - usable[device]);
+  return most;
+}
 
 RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
   const std::int32_t shards = optimizer_shards(plan, assumptions);
@@ -263,81 +254,6 @@ ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
     order_by_costs(made, cluster_costs(made.plan, made.schedule.placement, layout, assumptions));
   return {memory_by_class(made.program, made.slots, bytes_of_replicas(made, assumptions)),
           usable_of(layout, assumptions)};
-}
-
-namespace {
-
-/// Widths to try, each with a depth.
-std::vector<TriedShape> shapes_of(const ShapeRequest& request, std::size_t groups) {
-  std::vector<TriedShape> shapes;
-  const bool pipelined = find_schedule(request.plan.schedule).only_devices != 1;
-  for (std::size_t width = 1; width <= groups; ++width) {
-    if (request.width ? width != *request.width : groups % width != 0) continue;
-    const std::size_t depth = groups / width;
-    // A pipeline is asked for; without one there would be nothing to schedule.
-    if (!request.width && pipelined && depth == 1 && groups > 1) continue;
-    shapes.push_back({.width = static_cast<std::uint16_t>(width),
-                      .depth = static_cast<std::uint16_t>(depth),
-                      .refusal = {}});
-  }
-  return shapes;
-}
-
-/// Better of two that were simulated.
-bool better_plan(const ClusterPlan& a, double a_rate, const ClusterPlan& b, double b_rate) {
-  if (a.fits() != b.fits()) return a.fits();
-  return a.fits() ? a_rate > b_rate : excess(a) < excess(b);
-}
-
-}  // namespace
-
-ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
-                         const AnalyticAssumptions& assumptions) {
-  const auto tensor = static_cast<std::size_t>(assumptions.tensor);
-  std::vector<TriedShape> tried = shapes_of(request, cluster.size() / tensor);
-  if (tried.empty()) {
-    throw ShapeError(fmt::format("{} pipelines of groups of {} devices: cluster {} has {} devices",
-                                 request.width.value_or(1), tensor, cluster.name(),
-                                 cluster.size()));
-  }
-  std::optional<ClusterPlan> best;
-  std::size_t best_row = 0;
-  std::exception_ptr last;
-  const auto ways = std::make_shared<ClusterWays>(cluster);
-  const Activity progress("trying shapes", std::ssize(tried));
-  for (std::size_t row = 0; row < tried.size(); ++row) {
-    progress.step();
-    TriedShape& shape = tried[row];
-    Plan plan = request.plan;
-    plan.request.width = shape.width;
-    plan.request.devices = shape.depth;
-    try {
-      if (request.global_batch)
-        plan.request.microbatches = microbatches_of(*request.global_batch, plan);
-      const std::int64_t samples =
-          std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size;
-      const ClusterLayout layout(ways, shape.width, shape.depth, request.order, tensor);
-      ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, request.cut);
-      const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
-      const double period =
-          request.blocking_transfers
-              ? simulate(with_blocking_transfers(made.program), prices, {}).period_s()
-              : simulate(made.program, prices, {}).period_s();
-      shape.samples_per_s = static_cast<double>(samples) / period;
-      shape.fits = made.fits();
-      if (best && !better_plan(made, shape.samples_per_s, *best, tried[best_row].samples_per_s))
-        continue;
-      best = std::move(made);
-      best_row = row;
-    } catch (const InputError& error) {
-      shape.refusal = error.what();
-      last = std::current_exception();
-    }
-  }
-  if (!best) std::rethrow_exception(last);
-  std::rotate(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(best_row),
-              tried.begin() + static_cast<std::ptrdiff_t>(best_row) + 1);
-  return {std::move(*best), std::move(tried)};
 }
 
 }  // namespace tandem

@@ -1,16 +1,20 @@
 #include "planner/cluster/cluster_setup.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/base/progress.h"
 #include "core/memory/recomputed_layers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
 #include "simulator/cost/measured_layers.h"
+#include "simulator/engine/blocking_transfers.h"
+#include "simulator/simulate.h"
 
 namespace tandem {
 
@@ -62,23 +66,76 @@ ClusterSetup of_shape(ClusterRequest request) {
   return {.request = std::move(request), .made = std::move(made), .tried = {}};
 }
 
-ClusterSetup of_fastest_shape(ClusterRequest request) {
-  ShapeRequest asked{.plan = request.plan,
-                     .width = request.width,
-                     .order = request.order,
-                     .cut = request.cut,
-                     .blocking_transfers = request.blocking_transfers};
-  std::int64_t devices =
-      static_cast<std::int64_t>(request.cluster->size()) / request.assumptions.tensor;
+/// Widths to try, each with a depth.
+std::vector<TriedShape> shapes_of(const ClusterRequest& request, std::size_t groups) {
+  std::vector<TriedShape> shapes;
+  const bool pipelined = find_schedule(request.plan.schedule).only_devices != 1;
+  for (std::size_t width = 1; width <= groups; ++width) {
+    if (request.width ? width != *request.width : groups % width != 0) continue;
+    const std::size_t depth = groups / width;
+    // A pipeline is asked for; without one there would be nothing to schedule.
+    if (!request.width && pipelined && depth == 1 && groups > 1) continue;
+    shapes.push_back({.width = static_cast<std::uint16_t>(width),
+                      .depth = static_cast<std::uint16_t>(depth),
+                      .refusal = {}});
+  }
+  return shapes;
+}
+
+double period_s(const ClusterPlan& made, bool blocking_transfers) {
+  const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
+  return blocking_transfers ? simulate(with_blocking_transfers(made.program), prices, {}).period_s()
+                            : simulate(made.program, prices, {}).period_s();
+}
+
+ClusterSetup choose_shape(ClusterRequest request) {
+  const Cluster& cluster = *request.cluster;
+  const auto tensor = static_cast<std::size_t>(request.assumptions.tensor);
+  std::vector<TriedShape> tried = shapes_of(request, cluster.size() / tensor);
+  if (tried.empty()) {
+    throw ShapeError(fmt::format("{} pipelines of groups of {} devices: cluster {} has {} devices",
+                                 request.width.value_or(1), tensor, cluster.name(),
+                                 cluster.size()));
+  }
+  auto devices = static_cast<std::int64_t>(cluster.size() / tensor);
   if (request.width) devices -= devices % *request.width;
-  if (request.microbatches)
-    asked.plan.request.microbatches = *request.microbatches;
-  else
-    asked.global_batch = samples(request, std::max<std::int64_t>(devices, 1));
-  ChosenShape chosen = choose_shape(asked, *request.cluster, request.assumptions);
-  return {.request = std::move(request),
-          .made = std::move(chosen.plan),
-          .tried = std::move(chosen.tried)};
+  const std::int64_t batch = samples(request, std::max<std::int64_t>(devices, 1));
+  std::optional<ClusterPlan> best;
+  std::size_t best_row = 0;
+  std::exception_ptr last;
+  const auto ways = std::make_shared<ClusterWays>(cluster);
+  const Activity progress("trying shapes", std::ssize(tried));
+  for (std::size_t row = 0; row < tried.size(); ++row) {
+    progress.step();
+    TriedShape& shape = tried[row];
+    Plan plan = request.plan;
+    plan.request.width = shape.width;
+    plan.request.devices = shape.depth;
+    try {
+      plan.request.microbatches =
+          request.microbatches ? *request.microbatches : microbatches_of(batch, plan);
+      const ClusterLayout layout(ways, shape.width, shape.depth, request.order, tensor);
+      ClusterPlan made = plan_on_cluster(plan, layout, request.assumptions, request.cut);
+      shape.samples_per_s = static_cast<double>(std::int64_t{shape.width} *
+                                                plan.request.microbatches * plan.microbatch_size) /
+                            period_s(made, request.blocking_transfers);
+      shape.fits = made.fits();
+      const TriedShape& before = tried[best_row];
+      if (best && (shape.fits != before.fits ? before.fits
+                   : shape.fits              ? shape.samples_per_s <= before.samples_per_s
+                                             : made.excess() >= best->excess()))
+        continue;
+      best = std::move(made);
+      best_row = row;
+    } catch (const InputError& error) {
+      shape.refusal = error.what();
+      last = std::current_exception();
+    }
+  }
+  if (!best) std::rethrow_exception(last);
+  const auto chosen = tried.begin() + static_cast<std::ptrdiff_t>(best_row);
+  std::rotate(tried.begin(), chosen, chosen + 1);
+  return {.request = std::move(request), .made = std::move(*best), .tried = std::move(tried)};
 }
 
 }  // namespace
@@ -94,7 +151,7 @@ Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory) {
 ClusterSetup set_up_on_cluster(ClusterRequest request) {
   TANDEM_CHECK(!request.microbatches || !request.global_batch);
   check_optimizer(request.plan, request.assumptions);
-  return request.depth ? of_shape(std::move(request)) : of_fastest_shape(std::move(request));
+  return request.depth ? of_shape(std::move(request)) : choose_shape(std::move(request));
 }
 
 std::size_t ClusterSetup::devices_used() const {

@@ -38,6 +38,14 @@ struct ClusterRequest {
   std::string sequence_note = {};   // on where a long sequence comes from, for people
 };
 
+/// How one width did that was tried.
+struct TriedShape {
+  std::uint16_t width = 1, depth = 1;
+  std::string refusal;         // empty: it was simulated
+  double samples_per_s = 0.0;  // of an endless run
+  bool fits = false;
+};
+
 struct ClusterSetup {
   ClusterRequest request;
   ClusterPlan made;
@@ -54,8 +62,11 @@ struct ClusterSetup {
 /// The nodes of the catalogue by this name, their devices' memory as given. Throws InputError.
 Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory);
 
-/// Throws InputError where the request can't be served. REQUIRES: not both microbatches and a
-/// global batch.
+/// Where no depth is asked for, of the widths that use all devices, in groups of
+/// assumptions.tensor, at least two stages deep where the cluster allows, the fastest one that
+/// fits; if none does, the one whose fullest device lacks least. Throws InputError where the
+/// request can't be served, with the reason of the last where all widths are refused. REQUIRES: not
+/// both microbatches and a global batch.
 ClusterSetup set_up_on_cluster(ClusterRequest request);
 
 }  // namespace tandem

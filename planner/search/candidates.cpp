@@ -154,15 +154,6 @@ std::optional<Rejected> too_long(const PlanRequest& request, const Shape& shape)
                   shape.microbatches, stages, kMostPlannedMicrobatches, kMostPlannedCells)};
 }
 
-std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
-  if (auto rejected = too_long(request, shape)) return rejected;
-  if (auto reason = set_extras(request, shape)) {
-    return Rejected{RejectCause::schedule, describe(plan_of(request, shape, 0)),
-                    std::move(*reason)};
-  }
-  return std::nullopt;
-}
-
 /// Its depth, width and microbatches are given: what is left is the size of these, and
 /// recomputation where the schedule says nothing of it.
 SearchSpace own_space(const PlanRequest& request) {
@@ -230,8 +221,11 @@ SearchSpace search_space(const PlanRequest& request) {
         even_microbatches(request.global_batch, shape.width, shape.microbatch_size);
     if (!microbatches) return;
     shape.microbatches = static_cast<std::int32_t>(*microbatches);
-    if (auto rejected = reject(request, shape))
+    if (auto rejected = too_long(request, shape))
       space.rejected.push_back(std::move(*rejected));
+    else if (auto reason = set_extras(request, shape))
+      space.rejected.push_back(
+          {RejectCause::schedule, describe(plan_of(request, shape, 0)), std::move(*reason)});
     else
       space.shapes.push_back(std::move(shape));
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "core/base/error.h"
@@ -37,10 +38,6 @@ std::size_t count(const Strengths& strengths) {
   return kFitChanges - static_cast<std::size_t>(std::ranges::count(strengths, 0U));
 }
 
-std::size_t sum(const Strengths& strengths) {
-  return std::accumulate(strengths.begin(), strengths.end(), std::size_t{0});
-}
-
 class FitSearch {
  public:
   explicit FitSearch(FitProblem problem) : problem_(std::move(problem)) {
@@ -52,12 +49,11 @@ class FitSearch {
     for (std::size_t changes = 1; changes <= kMostChanges && found_.size() < kEnough; ++changes)
       vary({}, 0, changes);
     std::ranges::stable_sort(found_, {}, [](const Found& one) {
-      return std::pair(count(one.strengths), sum(one.strengths));
+      const auto& of = one.strengths;
+      return std::pair(count(of), std::accumulate(of.begin(), of.end(), std::size_t{0}));
     });
     std::vector<NearFit> nearest;
-    for (Found& one : found_) {
-      if (nearest.size() < kMostListed) nearest.push_back(std::move(one.fit));
-    }
+    for (Found& one : found_ | std::views::take(kMostListed)) nearest.push_back(std::move(one.fit));
     return nearest;
   }
 

@@ -128,7 +128,10 @@ class PlanSearch {
     for (const std::int32_t extra : shape.extras) {
       std::variant<Candidate, MemoryMiss> outcome = attempt(shape, extra);
       if (const auto* miss = std::get_if<MemoryMiss>(&outcome)) {
-        if (!best) reject(shape, *miss);
+        if (!best) {
+          const Plan plan = plan_of(request_, shape, extra);
+          result_.rejected.push_back({RejectCause::memory, describe(plan), explain(*miss), *miss});
+        }
         break;  // more in flight needs no less memory
       }
       auto& candidate = std::get<Candidate>(outcome);
@@ -145,11 +148,6 @@ class PlanSearch {
         std::upper_bound(result_.ranked.begin(), result_.ranked.end(), *best, better);
     result_.ranked.insert(place, std::move(*best));
     if (request_.keep > 0 && result_.ranked.size() > request_.keep) result_.ranked.pop_back();
-  }
-
-  void reject(const Shape& shape, const MemoryMiss& miss) {
-    const Plan plan = plan_of(request_, shape, shape.extras.front());
-    result_.rejected.push_back({RejectCause::memory, describe(plan), explain(miss), miss});
   }
 
   std::variant<Candidate, MemoryMiss> attempt(const Shape& shape, std::int32_t extra) {

@@ -20,13 +20,6 @@ void check_devices(const Program& program, const Perturbation& one) {
                   traits(one.kind).flag, index(last), devices));
 }
 
-void check_has_transfers(const Program& program, const Resource& link) {
-  for (const CostKey& key : program.cost_keys()) {
-    if (uses(link, key)) return;
-  }
-  throw InputError(fmt::format("{1} sends nothing over {0}", name(link), program.schedule()));
-}
-
 }  // namespace
 
 const PerturbationTraits& traits(PerturbationKind kind) {
@@ -44,7 +37,12 @@ CostTable perturbed(const Program& program, CostTable costs,
                     const std::vector<Perturbation>& perturbations) {
   for (const Perturbation& one : perturbations) {
     check_devices(program, one);
-    if (one.resource.kind == Resource::Kind::link) check_has_transfers(program, one.resource);
+    const auto is_of = [&](const CostKey& key) { return uses(one.resource, key); };
+    if (one.resource.kind == Resource::Kind::link &&
+        std::ranges::none_of(program.cost_keys(), is_of)) {
+      throw InputError(
+          fmt::format("{1} sends nothing over {0}", name(one.resource), program.schedule()));
+    }
     costs = scaled(program, costs, one.resource,
                    traits(one.kind).of_time ? one.factor : 1.0 / one.factor);
   }

@@ -1,6 +1,5 @@
 #include "planner/study/prepared_plan.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -135,9 +134,8 @@ StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<doub
     const StageBytes bytes =
         stage_bytes(plan.model, plan.stages[index(stage)], plan.microbatch_size, plan.optimizer,
                     plan.request.recompute);
-    if (auto& move = costs.stages[stage].move) {
+    if (auto& move = costs.stages[stage].move)
       *move += transmission_time(bytes[SlotKind::stash], *link_rate);
-    }
   }
   return costs;
 }

@@ -50,10 +50,7 @@ PreparedScenario of_ordered_by_costs(const PlainRequest& plain, TransferLanes la
           .search = std::move(search)};
 }
 
-PreparedScenario of_plain_costs(const PlainRequest& plain, TransferLanes lanes,
-                                const SearchWatch& watch) {
-  if (plain.schedule) return of_user_schedule(plain, lanes);
-  if (plain.traits->orders_by_costs) return of_ordered_by_costs(plain, lanes, watch);
+PreparedScenario of_named_schedule(const PlainRequest& plain, TransferLanes lanes) {
   Schedule schedule = make_schedule(*plain.traits, plain.request);
   const GivenCosts costs = costs_for(plain.costs, schedule);
   return {.scenario = plain_scenario(std::move(schedule), costs, lanes), .request = plain.request};
@@ -61,7 +58,10 @@ PreparedScenario of_plain_costs(const PlainRequest& plain, TransferLanes lanes,
 
 PreparedScenario prepare(const PlainRequest& plain, const ScenarioRequest& asked,
                          const SearchWatch& watch) {
-  PreparedScenario made = of_plain_costs(plain, asked.lanes, watch);
+  PreparedScenario made = plain.schedule ? of_user_schedule(plain, asked.lanes)
+                          : plain.traits->orders_by_costs
+                              ? of_ordered_by_costs(plain, asked.lanes, watch)
+                              : of_named_schedule(plain, asked.lanes);
   made.scenario.microbatch_size = plain.microbatch_size;
   return made;
 }
@@ -130,18 +130,6 @@ PreparedScenario prepare(const ClusterRequest& request, const ScenarioRequest& a
   return prepared;
 }
 
-void set_capacity(const ScenarioRequest& asked, Scenario& scenario) {
-  if (!asked.memory || asked.cluster() != nullptr) return;
-  scenario.capacity.emplace(scenario.program.placement().devices, *asked.memory);
-  scenario.reserve = asked.reserve;
-}
-
-void perturb(const ScenarioRequest& asked, Scenario& scenario) {
-  if (asked.perturbations.empty() && !asked.contention) return;
-  scenario.healthy_costs = scenario.costs;
-  scenario.costs = perturbed(scenario.program, std::move(scenario.costs), asked.perturbations);
-}
-
 }  // namespace
 
 bool searches(const ScenarioRequest& request) {
@@ -191,7 +179,10 @@ PreparedScenario prepare_scenario(const ScenarioRequest& request, const SearchWa
   PreparedScenario made = std::visit(
       [&](const auto& source) { return prepare(source, request, watch); }, request.source);
   Scenario& scenario = made.scenario;
-  set_capacity(request, scenario);
+  if (request.memory && request.cluster() == nullptr) {
+    scenario.capacity.emplace(scenario.program.placement().devices, *request.memory);
+    scenario.reserve = request.reserve;
+  }
   if (request.blocking_transfers) scenario.program = with_blocking_transfers(scenario.program);
   scenario.weights = weight_semantics(scenario.schedule);
   if (request.vanilla_only && scenario.weights != WeightSemantics::vanilla) {
@@ -199,7 +190,10 @@ PreparedScenario prepare_scenario(const ScenarioRequest& request, const SearchWa
         fmt::format("schedule {}: its weights are {}, and only vanilla ones were asked for",
                     scenario.schedule.name, name(scenario.weights)));
   }
-  perturb(request, scenario);
+  if (!request.perturbations.empty() || request.contention) {
+    scenario.healthy_costs = scenario.costs;
+    scenario.costs = perturbed(scenario.program, std::move(scenario.costs), request.perturbations);
+  }
   return made;
 }
 

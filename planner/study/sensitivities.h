@@ -2,11 +2,12 @@
 // What limits a scenario: its bottleneck and the next one, and what each device, link, kind of op
 // and layer would gain if it were faster.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "planner/study/layer_gains.h"
 #include "simulator/analysis/sensitivity.h"
 #include "simulator/scenario.h"
 
@@ -26,9 +27,28 @@ struct Bottlenecks {
 /// take longer than a simulation is worth.
 std::optional<Bottlenecks> bottlenecks_of(const Scenario& scenario, const SimulationResult& result);
 
+/// Of a layer, or of several together.
+struct LayerGain {
+  std::vector<std::size_t> layers;
+  std::optional<CriticalShare> period = {};  // absent: no repetition was seen
+  CriticalShare makespan = {};
+};
+
+struct LayerGains {
+  std::vector<LayerKind> kinds;        // of each layer
+  std::vector<StageId> stages;         // that hold them
+  std::vector<LayerGain> each;         // in order
+  std::vector<LayerGain> alike = {};   // all of a kind together, of each kind
+  std::vector<LayerGain> most = {};    // of a few layers, those that gain most
+  std::optional<LayerGain> rest = {};  // all other layers together, where there are any
+};
+
+/// "layer 3, mlp", "24 attention layers".
+std::string name(const LayerGains& gains, const LayerGain& gain);
+
 struct Sensitivities {
-  std::optional<std::vector<Sensitivity>> period;  // absent: no repetition was seen
-  std::vector<Sensitivity> makespan;
+  std::optional<std::vector<Sensitivity>> period = {};  // absent: no repetition was seen
+  std::vector<Sensitivity> makespan = {};
   Bottlenecks bottlenecks = {};
   std::optional<LayerGains> layers = {};  // where a model's are known
 };

@@ -1,10 +1,7 @@
 #include "planner/study/timed_search.h"
 
-#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <optional>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -39,11 +36,6 @@ std::optional<Duration> limit_of(const ScheduleRequest& request) {
   return large && !request.orders ? std::optional(kUsual) : std::nullopt;
 }
 
-std::string progress_text(const SearchProgress& now) {
-  return fmt::format("search: {} orders, best {}, none below {}", now.orders,
-                     print_duration(now.best), print_duration(now.bound));
-}
-
 }  // namespace
 
 bool is_search(const ScheduleTraits& traits) { return traits.make == make_search; }
@@ -59,14 +51,19 @@ OrderSearch timed_search(const ScheduleTraits& traits, const ScheduleRequest& re
   OrderSearch search{.found = {}, .seed = request.seed};
   {
     const Activity line("search");
-    const SearchControl control{
-        .stop =
-            [&] {
-              asked = asked || (watch.stop && watch.stop());
-              return asked || (limit && now() - start >= *limit);
-            },
-        .progress =
-            [&](const SearchProgress& far) { line.say([&] { return progress_text(far); }); }};
+    const SearchControl control{.stop =
+                                    [&] {
+                                      asked = asked || (watch.stop && watch.stop());
+                                      return asked || (limit && now() - start >= *limit);
+                                    },
+                                .progress =
+                                    [&](const SearchProgress& far) {
+                                      line.say([&] {
+                                        return fmt::format(
+                                            "search: {} orders, best {}, none below {}", far.orders,
+                                            print_duration(far.best), print_duration(far.bound));
+                                      });
+                                    }};
     search.found = search_order(request, control);
   }
   search.found.schedule = completed(std::move(search.found.schedule), request);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,7 +95,12 @@ Variations::Variations(const ScenarioRequest& request, const PreparedScenario& p
     if (const auto asked = microbatches_of(request))
       ask_about_amount("Microbatches a batch", *asked, set_microbatches);
     const ClusterRequest* cluster = request.cluster();
-    if (cluster != nullptr && cluster->global_batch) ask_about_samples(*cluster->global_batch);
+    if (cluster != nullptr && cluster->global_batch) {
+      ask_about_amount("Samples a batch", *cluster->global_batch,
+                       [](std::int64_t samples, ScenarioRequest& changed) {
+                         std::get<ClusterRequest>(changed.source).global_batch = samples;
+                       });
+    }
   }
   ask_about_schedules(*traits);
 }
@@ -128,12 +132,6 @@ void Variations::ask_about_links() {
          .scenario = [this, share] { return with_transfers(scenario_, share); }});
   }
   questions_.push_back(std::move(question));
-}
-
-void Variations::ask_about_samples(std::int64_t asked) {
-  ask_about_amount("Samples a batch", asked, [](std::int64_t samples, ScenarioRequest& request) {
-    std::get<ClusterRequest>(request.source).global_batch = samples;
-  });
 }
 
 void Variations::ask_about_amount(const std::string& name, std::int64_t asked,

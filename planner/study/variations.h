@@ -47,7 +47,6 @@ class Variations {
 
  private:
   void ask_about_links();
-  void ask_about_samples(std::int64_t asked);
   void ask_about_amount(const std::string& name, std::int64_t asked,
                         std::function<void(std::int64_t, ScenarioRequest&)> set);
   void ask_about_schedules(const ScheduleTraits& asked);

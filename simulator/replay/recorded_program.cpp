@@ -82,15 +82,15 @@ class RecordedProgramBuilder {
       extra.clear();
       order = topological(lowered, extra);
     }
+    std::vector<Number> place(order->size());  // of each, in the order
+    for (Number i = 0; i < order->size(); ++i) place[(*order)[i]] = i;
     RecordedProgram recorded{.schedule = order_.schedule,
-                             .program = reordered(lowered, *order, extra),
+                             .program = reordered(lowered, *order, place, extra),
                              .costs = CostTable(lowered.size()),
                              .transfers = wanted,
                              .measured = {.clock = Clock::measured, .spans = {}},
                              .start = start_,
                              .length = end_ - start_};
-    std::vector<Number> place(order->size());
-    for (Number i = 0; i < order->size(); ++i) place[(*order)[i]] = i;
     const bool pauses = model.pauses && wanted == RecordedTransfers::blocking;
     for (const std::vector<SeenOp>& ops : seen) add_times(ops, place, pauses, recorded);
     std::vector<Span>& spans = recorded.measured.spans;
@@ -314,9 +314,8 @@ class RecordedProgramBuilder {
 
   /// The program in this order, with more waits, ascending, and a price for each instruction.
   static Program reordered(const Program& program, const std::vector<Number>& order,
+                           const std::vector<Number>& place,
                            const std::vector<BlockingWait>& extra) {
-    std::vector<Number> place(order.size());
-    for (Number i = 0; i < order.size(); ++i) place[order[i]] = i;
     ProgramParts parts;
     parts.schedule = program.schedule();
     parts.microbatches = program.microbatches();

@@ -172,37 +172,31 @@ Network ring(const Program& program) {
   });
 }
 
-struct NamedNetwork {
-  const char* name;
-  Network (*make)(const Program&);
-};
-constexpr NamedNetwork kNetworks[] = {{"private links", private_links},
-                                      {"one backbone", backbone},
-                                      {"adapters, backbone", adapters_and_backbone},
-                                      {"two-level tree", tree},
-                                      {"half-duplex adapters", half_duplex_adapters},
-                                      {"ring, by latency", ring}};
+constexpr std::pair<const char*, Network (*)(const Program&)> kNetworks[] = {
+    {"private links", private_links},
+    {"one backbone", backbone},
+    {"adapters, backbone", adapters_and_backbone},
+    {"two-level tree", tree},
+    {"half-duplex adapters", half_duplex_adapters},
+    {"ring, by latency", ring}};
 
 struct Asked {
   std::string_view schedule;
-  std::uint16_t devices;
-  std::int32_t microbatches;
-  std::uint16_t chunks, width;
-  bool tied;
+  ScheduleRequest request;
   std::int64_t batches;
 };
-constexpr Asked kAsked[] = {{"1f1b", 4, 8, 1, 1, true, 2},   {"gpipe", 6, 6, 1, 2, false, 2},
-                            {"2bw", 4, 8, 1, 2, true, 4},    {"interleaved", 4, 8, 2, 1, false, 2},
-                            {"zb-h1", 5, 10, 1, 1, true, 2}, {"chimera", 4, 8, 1, 1, false, 3}};
+
+std::vector<Asked> all_asked() {
+  return {{"1f1b", {.devices = 4, .microbatches = 8, .tied_embeddings = true}, 2},
+          {"gpipe", {.devices = 6, .microbatches = 6, .width = 2}, 2},
+          {"2bw", {.devices = 4, .microbatches = 8, .width = 2, .tied_embeddings = true}, 4},
+          {"interleaved", {.devices = 4, .microbatches = 8, .chunks = 2}, 2},
+          {"zb-h1", {.devices = 5, .microbatches = 10, .tied_embeddings = true}, 2},
+          {"chimera", {.devices = 4, .microbatches = 8}, 3}};
+}
 
 Program program_of(const Asked& asked) {
-  ScheduleRequest request;
-  request.devices = asked.devices;
-  request.microbatches = asked.microbatches;
-  request.chunks = asked.chunks;
-  request.width = asked.width;
-  request.tied_embeddings = asked.tied;
-  return lower(make_schedule(find_schedule(asked.schedule), request));
+  return lower(make_schedule(find_schedule(asked.schedule), asked.request));
 }
 
 Timeline run_contended(const Program& program, const CostTable& costs, const Network& network,
@@ -229,17 +223,17 @@ Section against_simgrid() {
       "Ends of all ops over shared links: the most that one differs from SimGrid's "
       "(CM02), of the makespan",
       {}};
-  for (const Asked& asked : kAsked) {
+  for (const Asked& asked : all_asked()) {
     const Program program = program_of(asked);
     const CostTable costs = uneven_price_of(program);
-    for (const NamedNetwork& named : kNetworks) {
-      const Network network = named.make(program);
+    for (const auto& [name, make] : kNetworks) {
+      const Network network = make(program);
       const Timeline ours = run_contended(program, costs, network, asked.batches);
       const auto theirs = compare_with_simgrid(program, costs, network, ours);
       if (!theirs) return {};  // not installed where this was built
       check_notices(program, costs, network, ours);
       section.rows.push_back(
-          {.what = fmt::format("{}, {} devices: {}", asked.schedule, asked.devices, named.name),
+          {.what = fmt::format("{}, {} devices: {}", asked.schedule, asked.request.devices, name),
            .value = theirs->apart_s / theirs->makespan_s,
            .unit = fmt::format("of {:.6g} ms", theirs->makespan_s * 1e3),
            .floor = 1e-6,
@@ -251,7 +245,7 @@ Section against_simgrid() {
 
 Section rates(int repetitions) {
   constexpr std::int64_t kBatches = 8;
-  const Asked asked{"1f1b", 64, 512, 1, 1, false, kBatches};
+  const Asked asked{"1f1b", {.devices = 64, .microbatches = 512}, kBatches};
   const Program program = program_of(asked);
   const CostTable costs = uneven_price_of(program);
   const ContendedProgram alone(program, costs, {}), own(program, costs, private_links(program)),
@@ -268,11 +262,11 @@ Section rates(int repetitions) {
       repetitions,
       {run(alone, kBatches), run(own, kBatches), run(shared, kBatches), run(adapters, 1),
        [&] { keep(ContendedProgram(program, costs, backbone(program))); }});
-  Section section{
-      fmt::format("The contended machine on {} batches of {}, {} devices, {} "
-                  "microbatches: {} instructions a body",
-                  kBatches, asked.schedule, asked.devices, asked.microbatches, program.size()),
-      {}};
+  Section section{fmt::format("The contended machine on {} batches of {}, {} devices, {} "
+                              "microbatches: {} instructions a body",
+                              kBatches, asked.schedule, asked.request.devices,
+                              asked.request.microbatches, program.size()),
+                  {}};
   const auto row = [&](const char* what, double time, std::int64_t batches,
                        std::optional<double> floor) {
     section.rows.push_back(

@@ -84,11 +84,7 @@ Section steps_of(Trainer& trainer, const TrainingTask& task, bool bf16, const Gp
   section.rows.push_back(own);
   const double rate = flops_of_token(task.model) * tokens / seconds;
   const double peak = bf16 ? peaks.bf16 : peaks.f32;
-  Row share{.what = "its rate",
-            .value = rate / 1e12,
-            .unit = "TFLOP/s",
-            .of = fmt::format("peak of {:.1f}", peak / 1e12),
-            .ratio = rate / peak};
+  Row share = beside_peak("its rate", rate, peak);
   if (task.model.width >= 2048 && bf16) share.floor = kRateFloor;
   section.rows.push_back(share);
   return section;

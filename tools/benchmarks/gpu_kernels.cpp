@@ -155,16 +155,22 @@ Section products_section(Bench& bench, const std::string& type, double peak) {
       {"gradient of the expansion's weights", {kWidth, kRows, 4 * kWidth}},
       {"projection", {kRows, 4 * kWidth, kWidth}}};
   for (const auto& [what, shape] : shapes) {
-    const double rate = product_rate<A>(bench, shape);
     section.rows.push_back(
-        {.what = fmt::format("{}: {} x {} x {}", what, shape.rows, shape.inner, shape.columns),
-         .value = rate / 1e12,
-         .unit = "TFLOP/s",
-         .of = fmt::format("peak of {:.1f}", peak / 1e12),
-         .ratio = rate / peak,
-         .floor = kProductFloor});
+        beside_peak(fmt::format("{}: {} x {} x {}", what, shape.rows, shape.inner, shape.columns),
+                    product_rate<A>(bench, shape), peak));
+    section.rows.back().floor = kProductFloor;
   }
   return section;
+}
+
+/// Bytes a second beside those of a copy.
+Row beside_copy(const char* what, double rate, double copy) {
+  return {.what = what,
+          .value = rate / 1e9,
+          .unit = "GB/s",
+          .of = fmt::format("copy of {:.0f}", copy / 1e9),
+          .ratio = rate / copy,
+          .floor = kCopyFloor};
 }
 
 /// What moves `floats` numbers, and the work that does.
@@ -239,12 +245,7 @@ Section moving_section(Bench& bench, double copy) {
   bench.kernels().fill(more.out(), 1.0);  // squares are no negative numbers
   for (const Moving& each : moving_kernels(bench.kernels(), x, y, z, more, small)) {
     const double rate = 4.0 * static_cast<double>(each.floats) / bench.seconds(each.work);
-    section.rows.push_back({.what = each.what,
-                            .value = rate / 1e9,
-                            .unit = "GB/s",
-                            .of = fmt::format("copy of {:.0f}", copy / 1e9),
-                            .ratio = rate / copy,
-                            .floor = kCopyFloor});
+    section.rows.push_back(beside_copy(each.what, rate, copy));
   }
   return section;
 }
@@ -265,11 +266,7 @@ Section attention_section(Bench& bench, double peak) {
   // Two products forward and five backward, of half the pairs.
   const double product = static_cast<double>(kBatch * kSequence) * kSequence * kWidth;
   const auto row = [&](const char* what, double flops, double seconds) {
-    return Row{.what = what,
-               .value = flops / seconds / 1e12,
-               .unit = "TFLOP/s",
-               .of = fmt::format("f32 peak of {:.1f}", peak / 1e12),
-               .ratio = flops / seconds / peak};
+    return beside_peak(what, flops / seconds, peak, "f32 peak");
   };
   return {fmt::format("attention: {} x {} tokens, {} heads of {}", kBatch, kSequence, kHeads,
                       kWidth / kHeads),
@@ -293,15 +290,18 @@ Section loss_section(Bench& bench, double copy) {
   });
   const double rate = 8.0 * static_cast<double>(kLossRows * kVocabulary) / seconds;
   return {fmt::format("cross-entropy: {} rows of {}", kLossRows, kVocabulary),
-          {{.what = "loss and gradient, each logit read and written once",
-            .value = rate / 1e9,
-            .unit = "GB/s",
-            .of = fmt::format("copy of {:.0f}", copy / 1e9),
-            .ratio = rate / copy,
-            .floor = kCopyFloor}}};
+          {beside_copy("loss and gradient, each logit read and written once", rate, copy)}};
 }
 
 }  // namespace
+
+Row beside_peak(std::string what, double rate, double peak, std::string_view peak_of) {
+  return {.what = std::move(what),
+          .value = rate / 1e12,
+          .unit = "TFLOP/s",
+          .of = fmt::format("{} of {:.1f}", peak_of, peak / 1e12),
+          .ratio = rate / peak};
+}
 
 GpuPeaks measure_gpu_peaks(const Settings& settings) {
   Bench bench(settings.repetitions);

@@ -1,6 +1,8 @@
 #pragma once
 // How fast the kernels of a GPU are, beside what the same GPU does at best.
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/benchmarks/benchmark.h"
@@ -12,6 +14,9 @@ struct GpuPeaks {
   double bf16 = 0.0, f32 = 0.0;  // of products, FLOP/s; sums in float in both cases
   double copy = 0.0;             // bytes/s, those read and those written
 };
+
+/// FLOP/s beside a peak of such.
+Row beside_peak(std::string what, double rate, double peak, std::string_view peak_of = "peak");
 
 /// On the current device. Throws AbsentError without cublasLt, DeviceError.
 GpuPeaks measure_gpu_peaks(const Settings& settings);

@@ -113,8 +113,7 @@ void print_section(const Section& section) {
 }
 
 Json section_json(const Section& section) {
-  Json rows = Json::array();
-  for (const Row& row : section.rows) {
+  const auto row_json = [](const Row& row) {
     Json one = {{"what", row.what}, {"value", row.value}, {"unit", row.unit}};
     if (!row.of.empty()) {
       one["of"] = row.of;
@@ -124,9 +123,9 @@ Json section_json(const Section& section) {
       one[row.at_most ? "at_most" : "at_least"] = *row.floor;
       one["met"] = met(row);
     }
-    rows.push_back(std::move(one));
-  }
-  return {{"title", section.title}, {"rows", std::move(rows)}};
+    return one;
+  };
+  return {{"title", section.title}, {"rows", tools::array_of(section.rows, row_json)}};
 }
 
 int run(const Request& request) {

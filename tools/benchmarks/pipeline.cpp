@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -122,20 +121,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void append_rows(Section& section, const std::string& schedule, double ideal_s, double step_s,
-                 double in_kernels) {
-  section.rows.push_back(
-      {.what = schedule + ", simulated step", .value = ideal_s * 1e3, .unit = "ms"});
-  section.rows.push_back({.what = schedule + ", measured step over it",
-                          .value = step_s / ideal_s,
-                          .unit = "",
-                          .floor = kMostOverIdeal,
-                          .at_most = true});
-  Row inside{.what = schedule + ", share of time inside kernels", .value = in_kernels, .unit = ""};
-  if (schedule == "2bw") inside.floor = kLeastInKernels;
-  section.rows.push_back(std::move(inside));
-}
-
 }  // namespace
 
 std::vector<Section> bench_pipeline(const Settings& settings) {
@@ -174,7 +159,18 @@ std::vector<Section> bench_pipeline(const Settings& settings) {
     const StageCosts costs = costs_from_profile(profile, plans[i]);
     const CostTable table = price(programs[i], cost_model(programs[i].placement(), costs));
     const double ideal_s = simulate(programs[i], table, {.batches = kBatches}).period_s();
-    append_rows(section, kCases[i].schedule, ideal_s, step_s, measured[i].in_kernels);
+    const std::string schedule = kCases[i].schedule;
+    section.rows.push_back(
+        {.what = schedule + ", simulated step", .value = ideal_s * 1e3, .unit = "ms"});
+    section.rows.push_back({.what = schedule + ", measured step over it",
+                            .value = step_s / ideal_s,
+                            .unit = "",
+                            .floor = kMostOverIdeal,
+                            .at_most = true});
+    section.rows.push_back({.what = schedule + ", share of time inside kernels",
+                            .value = measured[i].in_kernels,
+                            .unit = ""});
+    if (schedule == "2bw") section.rows.back().floor = kLeastInKernels;
   }
   return {section};
 }

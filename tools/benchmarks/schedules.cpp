@@ -30,9 +30,7 @@ constexpr Wanted kWanted[] = {{"v-min", 64, 512, 1.0},          {"v-half", 64, 5
 std::vector<Section> bench_schedules(const Settings& settings) {
   Section section{"Time to make an order", {}};
   for (const Wanted& wanted : kWanted) {
-    ScheduleRequest request;
-    request.devices = wanted.devices;
-    request.microbatches = wanted.microbatches;
+    const ScheduleRequest request{.devices = wanted.devices, .microbatches = wanted.microbatches};
     const ScheduleTraits& traits = find_schedule(wanted.schedule);
     const int repetitions = wanted.most_s > 1.0 ? 1 : settings.repetitions;
     const double seconds =

@@ -39,10 +39,8 @@ struct Pipeline {
 };
 
 Schedule schedule_of(const Pipeline& pipeline) {
-  ScheduleRequest request;
-  request.devices = pipeline.devices;
-  request.microbatches = pipeline.microbatches;
-  return make_schedule(find_schedule(pipeline.schedule), request);
+  return make_schedule(find_schedule(pipeline.schedule),
+                       {.devices = pipeline.devices, .microbatches = pipeline.microbatches});
 }
 
 const PeerTimes kTimes{.forward = milliseconds(1),

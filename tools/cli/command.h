@@ -15,7 +15,7 @@ struct Command {
   std::string_view name;  // two words: the second is for the first to run ("sweep merge")
   std::string_view summary;
   int (*run)(const Options&);
-  Options (*options)();        // what it declares, nothing parsed
+  Options (*options)();  // what it declares, nothing parsed
 
   bool has_own_name() const { return name.find(' ') == std::string_view::npos; }
 };

@@ -12,7 +12,7 @@
 #include "core/schedule/schedule.h"
 #include "tools/cli/command.h"
 #include "tools/cli/split.h"
-#include "tools/cli/wrapped_text.h"
+#include "tools/cli/terminal.h"
 
 namespace tandem::tools {
 
@@ -22,21 +22,15 @@ using Words = std::vector<std::string>;
 
 /// What an option's name says of its value.
 Words names_for(std::string_view option) {
-  Words names;
-  if (option == "schedule") names = schedule_names();
-  if (option == "gpu") {
-    for (const DeviceSpec& row : catalog().devices) names.push_back(row.name);
-  }
-  if (option == "cluster") {
-    for (const GroupSpec& row : catalog().nodes) names.push_back(row.name);
-  }
+  if (option == "schedule") return schedule_names();
+  if (option == "gpu") return names_of(catalog().devices);
+  if (option == "cluster") return names_of(catalog().nodes);
+  if (option == "from") return names_of(importers());
+  Words models;
   if (option == "model") {
-    for (const CatalogModel& row : catalog().models) names.push_back(row.model.name);
+    for (const CatalogModel& row : catalog().models) models.push_back(row.model.name);
   }
-  if (option == "from") {
-    for (const Importer& row : importers()) names.emplace_back(row.name);
-  }
-  return names;
+  return models;
 }
 
 std::string first_line(std::string_view text) {
@@ -52,26 +46,8 @@ Words spelled(const Options::Row& row) {
 
 bool takes_value(const Options::Row& row) { return !row.argument.empty(); }
 
-}  // namespace
-
-std::vector<std::string> schedule_names() {
-  Words names;
-  for (const ScheduleTraits& row : schedules()) {
-    names.emplace_back(row.name);
-    names.insert(names.end(), row.aliases.begin(), row.aliases.end());
-  }
-  return names;
-}
-
-std::vector<std::string> command_names() {
-  Words names;
-  for (const Command& command : commands()) {
-    if (command.has_own_name()) names.emplace_back(command.name);
-  }
-  return names;
-}
-
-std::vector<std::string> alternatives(std::string_view text) {
+/// The alternatives of the first "a|b|c" in a text, but for those that stand for a value ("K/N").
+Words alternatives(std::string_view text) {
   const auto is_part = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '|';
   };
@@ -92,6 +68,14 @@ std::vector<std::string> alternatives(std::string_view text) {
   return {};
 }
 
+/// What may stand for a value, or for a word that is no option.
+struct Choices {
+  Words words;
+  bool files = false;
+};
+
+/// Names that tandem knows (--schedule, --cluster, …), alternatives that the row names ("a|b|c"),
+/// files for what is read or written. Neither: a number, or a name that only its user knows.
 Choices choices_of(const Options::Row& row) {
   if (row.use != Options::Use::other) {
     const bool file_alone = row.argument.starts_with("FILE");  // else a NAME, too
@@ -103,12 +87,11 @@ Choices choices_of(const Options::Row& row) {
   return {.words = std::move(words)};
 }
 
+/// Of the first word that is no option.
 Choices first_word_of(const Options& options) {
   return {.words = options.first_words(),
           .files = options.takes_words() && options.first_word_may_be_file()};
 }
-
-namespace {
 
 /// A script of tools/cli/completion/ with texts in place of its marks.
 std::string filled(std::string_view script,
@@ -272,6 +255,23 @@ std::string fish_script() {
 }
 
 }  // namespace
+
+std::vector<std::string> schedule_names() {
+  Words names;
+  for (const ScheduleTraits& row : schedules()) {
+    names.emplace_back(row.name);
+    names.insert(names.end(), row.aliases.begin(), row.aliases.end());
+  }
+  return names;
+}
+
+std::vector<std::string> command_names() {
+  Words names;
+  for (const Command& command : commands()) {
+    if (command.has_own_name()) names.emplace_back(command.name);
+  }
+  return names;
+}
 
 std::string completion_script(std::string_view shell) {
   if (shell == "bash") return bash_script();

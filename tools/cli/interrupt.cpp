@@ -78,11 +78,6 @@ std::terminate_handler terminate_before = nullptr;
   ::_exit(static_cast<int>(ExitCode::failed));
 }
 
-/// Only what is safe in a signal's handler.
-void end_without_file(int) {
-  end_failed("a file became shorter while it was read, or its disk failed (SIGBUS)");
-}
-
 /// Takes no memory. What else ends here is a fault of ours, which aborts.
 [[noreturn]] void end_without_memory() {
   try {
@@ -153,7 +148,9 @@ void remove_temporaries_when_killed() {
 void explain_lost_mappings() {
   struct sigaction now{};
   if (sigaction(SIGBUS, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
-  now.sa_handler = end_without_file;
+  now.sa_handler = [](int) {
+    end_failed("a file became shorter while it was read, or its disk failed (SIGBUS)");
+  };
   sigaction(SIGBUS, &now, nullptr);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // What --json prints: exactly one object on stdout, for a result or for a failure.
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,20 @@
 namespace tandem::tools {
 
 using Json = nlohmann::ordered_json;
+
+/// The value, or null where there is none.
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+/// An array of what `of` makes of each row.
+template <class Rows, class Of>
+Json array_of(const Rows& rows, const Of& of) {
+  Json array = Json::array();
+  for (const auto& row : rows) array.push_back(std::invoke(of, row));
+  return array;
+}
 
 /// As print_result() prints it, whatever bytes its strings hold; in one line.
 std::string indented(const Json& json);

@@ -23,10 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void take(std::optional<Bytes>& least, Bytes limit) {
-  least = std::min(least.value_or(limit), limit);
-}
-
 /// The limit of a group and of all that it is in. A group that can't be seen from within its
 /// container is left out: what can be seen is the container's own.
 void take_group(const fs::path& mounted, fs::path group, const char* file,
@@ -34,7 +30,8 @@ void take_group(const fs::path& mounted, fs::path group, const char* file,
   for (;; group = group.parent_path()) {
     std::ifstream limit(mounted / group.relative_path() / file);
     Bytes bytes = 0;
-    if (limit >> bytes && bytes > 0) take(least, bytes);  // "max" is no number
+    if (limit >> bytes && bytes > 0)  // "max" is no number
+      least = std::min(least.value_or(bytes), bytes);
     if (group == group.parent_path()) return;
   }
 }
@@ -66,6 +63,19 @@ Room least_room() {
 
 std::string known_need;  // what out_of_memory() says
 
+constexpr std::size_t kLeastStack = std::size_t{8} << 20;
+
+/// Of threads that do not say; it is what `ulimit -s` said when the process began.
+void enlarge_default_stack() {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  std::size_t size = 0;
+  ::pthread_attr_getstacksize(&attributes, &size);
+  if (size < kLeastStack && ::pthread_attr_setstacksize(&attributes, kLeastStack) == 0)
+    ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
+}
+
 }  // namespace
 
 std::optional<Bytes> group_memory_limit(const fs::path& root) {
@@ -96,15 +106,12 @@ std::optional<Bytes> available_memory(const fs::path& root) {
 
 void check_fits_memory(Bytes needed, const std::string& what) {
   const Room room = least_room();
+  const std::string needs = fmt::format("{} needs {}", what, print_bytes(needed));
+  const std::string of = fmt::format("{} {} of memory{}, of which {}", room.whose,
+                                     print_bytes(room.limit), room.set_by, print_bytes(room.left));
   known_need = fmt::format(
-      "out of memory: {} needs {}, beside what its threads and kernels take; {} {} of memory{}, "
-      "of which {} were left",
-      what, print_bytes(needed), room.whose, print_bytes(room.limit), room.set_by,
-      print_bytes(room.left));
-  if (needed <= room.left) return;
-  throw InfeasibleError(fmt::format("{} needs {}, but {} {} of memory{}, of which {} are left",
-                                    what, print_bytes(needed), room.whose, print_bytes(room.limit),
-                                    room.set_by, print_bytes(room.left)));
+      "out of memory: {}, beside what its threads and kernels take; {} were left", needs, of);
+  if (needed > room.left) throw InfeasibleError(fmt::format("{}, but {} are left", needs, of));
 }
 
 std::string_view out_of_memory() {
@@ -122,30 +129,11 @@ void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);  // a block with a mapping of its own would be given back
 }
 
-namespace {
-
-constexpr std::size_t kLeastStack = std::size_t{8} << 20;
-
-/// Of threads that do not say; it is what `ulimit -s` said when the process began.
-void enlarge_default_stack() {
-  pthread_attr_t attributes;
-  if (::pthread_getattr_default_np(&attributes) != 0) return;
-  std::size_t size = 0;
-  ::pthread_attr_getstacksize(&attributes, &size);
-  if (size < kLeastStack && ::pthread_attr_setstacksize(&attributes, kLeastStack) == 0)
-    ::pthread_setattr_default_np(&attributes);
-  ::pthread_attr_destroy(&attributes);
-}
-
-bool is_small(const rlimit& stack) {
-  return stack.rlim_cur != RLIM_INFINITY && stack.rlim_cur < kLeastStack;
-}
-
-}  // namespace
-
 int with_stack_room(const std::function<int()>& command) {
   rlimit stack{};
-  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || !is_small(stack)) return command();
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur == RLIM_INFINITY ||
+      stack.rlim_cur >= kLeastStack)
+    return command();
   enlarge_default_stack();
   int code = 0;
   // This thread only waits. A signal that it took would kill before the command hears of it.

@@ -31,15 +31,12 @@ double OptionValue::number(double least, double most) const {
 }
 
 Duration OptionValue::duration() const {
-  const std::optional<Duration> value = parse_duration(text_);
-  if (!value) reject("a time with its unit (ns, us, ms, s), such as 1.5ms");
-  return *value;
+  return or_reject(parse_duration(text_), "a time with its unit (ns, us, ms, s), such as 1.5ms");
 }
 
 Bytes OptionValue::bytes() const {
-  const std::optional<Bytes> value = parse_bytes(text_);
-  if (!value) reject("a size with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16GiB");
-  return *value;
+  return or_reject(parse_bytes(text_),
+                   "a size with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16GiB");
 }
 
 double OptionValue::rate() const {

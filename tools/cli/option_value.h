@@ -1,8 +1,12 @@
 #pragma once
 // What the text of one option says.
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/units.h"
@@ -32,7 +36,35 @@ class OptionValue {
   std::string choice(const std::vector<std::string>& choices) const;
 
  private:
+  template <class Value>
+  Value or_reject(const std::optional<Value>& value, const char* expected) const {
+    if (!value) reject(expected);
+    return *value;
+  }
+
   std::string command_, name_, text_;
 };
+
+/// Names as a list of choices takes them.
+template <class Rows>
+std::vector<std::string> names_of(const Rows& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+/// The one of these values whose name() the text is; empty: it is `none`, which may be said, too.
+/// Throws UsageError.
+template <class Enum>
+std::optional<Enum> one_of(const OptionValue& value, std::initializer_list<Enum> all,
+                           const char* none = nullptr) {
+  std::vector<std::string> names;
+  if (none != nullptr) names.emplace_back(none);
+  for (const Enum one : all) names.emplace_back(name(one));
+  const std::string chosen = value.choice(names);
+  const auto* const found =
+      std::ranges::find_if(all, [&](Enum one) { return name(one) == chosen; });
+  return found == all.end() ? std::nullopt : std::optional(*found);
+}
 
 }  // namespace tandem::tools

@@ -5,13 +5,16 @@
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include "core/base/ascii.h"
 #include "core/base/check.h"
-#include "tools/cli/file_roles.h"
+#include "core/files/read.h"
+#include "core/text/files.h"
+#include "core/text/output_place.h"
+#include "tools/cli/file_cache.h"
 #include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
-#include "tools/cli/wrapped_text.h"
 
 namespace tandem::tools {
 
@@ -24,25 +27,18 @@ Options::Options(std::string command, std::string usage, std::string summary,
   flag("help,h", "show this");
 }
 
-Options& Options::group(const std::string& heading) {
-  group_ = heading;
-  return *this;
-}
-
 Options& Options::flag(const std::string& name, const std::string& help) {
   const std::size_t comma = std::min(name.find(','), name.size());
-  return declare({.name = name.substr(0, comma), .argument = {}, .letter = name.substr(comma)},
-                 help);
+  return declare({.name = name.substr(0, comma), .letter = name.substr(comma), .help = help});
 }
 
-Options& Options::declare(Row row, const std::string& help) {
+Options& Options::declare(Row row) {
   row.list = values_are_lists_;
   const std::string letter =
       row.letter.empty() ? std::string() : fmt::format("-{}, ", row.letter.substr(1));
   row.shown = row.argument.empty()
                   ? fmt::format("{}--{}{}", letter, row.name, row.list ? "[=yes|no]" : "")
                   : fmt::format("--{} {}", row.name, row.argument);
-  row.help = help;
   row.group = group_;
   rows_.push_back(std::move(row));
   return *this;
@@ -51,40 +47,17 @@ Options& Options::declare(Row row, const std::string& help) {
 Options& Options::value(const std::string& name, const std::string& argument,
                         const std::string& help) {
   TANDEM_CHECK(!argument.starts_with("FILE"), name);  // it is an input or an output
-  return declare({.name = name, .argument = argument}, help);
+  return declare({.name = name, .argument = argument, .help = help});
 }
 
 Options& Options::input(const std::string& name, const std::string& argument,
                         const std::string& help) {
-  return declare({.name = name, .argument = argument, .use = Use::input}, help);
+  return declare({.name = name, .argument = argument, .use = Use::input, .help = help});
 }
 
 Options& Options::output(const std::string& name, const std::string& argument,
                          const std::string& help) {
-  return declare({.name = name, .argument = argument, .use = Use::output}, help);
-}
-
-Options& Options::words(const std::string& what, int least, int most) {
-  what_ = what;
-  least_ = least;
-  most_ = most;
-  return *this;
-}
-
-Options& Options::first_word(std::vector<std::string> choices, bool or_file) {
-  first_words_ = std::move(choices);
-  first_may_be_file_ = or_file;
-  return *this;
-}
-
-Options& Options::absent(const std::string& name) {
-  absent_.push_back(name);
-  return *this;
-}
-
-Options& Options::values_are_lists() {
-  values_are_lists_ = true;
-  return *this;
+  return declare({.name = name, .argument = argument, .use = Use::output, .help = help});
 }
 
 const Options::Row& Options::find(const std::string& word) const {
@@ -93,11 +66,9 @@ const Options::Row& Options::find(const std::string& word) const {
     if (word == "--" + row.name) return row;
     names.push_back("--" + row.name);
   }
-  if (std::find(absent_.begin(), absent_.end(), word.substr(2)) != absent_.end()) {
-    throw UsageError(fmt::format("tandem {}: {} is not in this version", command_, word));
-  }
-  throw UsageError(
-      fmt::format("tandem {}: unknown option {}{}", command_, word, did_you_mean(word, names)));
+  if (std::find(absent_.begin(), absent_.end(), word.substr(2)) != absent_.end())
+    refuse(*this, "{} is not in this version", word);
+  refuse(*this, "unknown option {}{}", word, did_you_mean(word, names));
 }
 
 Arguments Options::joined(const Arguments& arguments) {
@@ -120,14 +91,10 @@ Arguments Options::joined(const Arguments& arguments) {
       continue;
     }
     const bool follows = i + 1 < arguments.size() && arguments[i + 1].rfind("--", 0) != 0;
-    if (!given && !follows) {
-      throw UsageError(fmt::format("tandem {}: --{}: expected {}, found nothing", command_,
-                                   row.name, row.argument));
-    }
-    if (given ? equal + 1 == argument.size() : arguments[i + 1].empty()) {
-      throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"\"", command_, row.name,
-                                   row.argument));
-    }
+    if (!given && !follows)
+      refuse(*this, "--{}: expected {}, found nothing", row.name, row.argument);
+    if (given ? equal + 1 == argument.size() : arguments[i + 1].empty())
+      refuse(*this, "--{}: expected {}, found \"\"", row.name, row.argument);
     if (!given) joined.back() += "=" + arguments[++i];
   }
   return joined;
@@ -153,8 +120,7 @@ void Options::store(const Arguments& arguments) {
         po::command_line_parser(arguments).options(all).positional(positional).style(style).run(),
         found);
   } catch (const po::error& error) {
-    throw UsageError(fmt::format("tandem {}: {} (tandem {} --help shows the options)", command_,
-                                 error.what(), command_));
+    refuse(*this, "{} (tandem {} --help shows the options)", error.what(), command_);
   }
   for (const auto& [name, value] : found) {
     if (name == "words") {
@@ -224,13 +190,11 @@ std::string Options::help() const {
 
 void Options::check_words() const {
   const auto reject_words = [this](const std::string& why) {
-    throw UsageError(
-        fmt::format("tandem {}: {} (usage: tandem {} {})", command_, why, command_, usage_));
+    refuse(*this, "{} (usage: tandem {} {})", why, command_, usage_);
   };
   if (std::ssize(words_) < least_) reject_words("missing " + what_);
-  if (std::ssize(words_) > most_) {
+  if (std::ssize(words_) > most_)
     reject_words(fmt::format("unexpected \"{}\"", words_[static_cast<std::size_t>(most_)]));
-  }
   if (std::ranges::find(words_, "") != words_.end())
     reject_words(fmt::format("expected {}, found \"\"", what_));
 }
@@ -282,32 +246,69 @@ double Options::number(const std::string& name, double least, double most, doubl
   return has(name) ? (*this)[name].number(least, most) : otherwise;
 }
 
-Duration Options::duration(const std::string& name, Duration otherwise) const {
-  return has(name) ? (*this)[name].duration() : otherwise;
-}
-
-std::optional<Bytes> Options::bytes(const std::string& name) const {
-  return has(name) ? std::optional((*this)[name].bytes()) : std::nullopt;
-}
-
-std::optional<double> Options::rate(const std::string& name) const {
-  return has(name) ? std::optional((*this)[name].rate()) : std::nullopt;
-}
-
 std::string Options::choice(const std::string& name,
                             const std::vector<std::string>& choices) const {
   return has(name) ? (*this)[name].choice(choices) : choices.front();
 }
 
-void refuse_given(const Options& options, const std::vector<std::string>& names,
-                  std::string_view why) {
-  for (const std::string& name : names) {
-    if (options.has(name)) refuse(options, fmt::format(fmt::runtime(why), name));
-  }
-}
-
 void refuse(const Options& options, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
+}
+
+// ---- What is read and what is written ----
+
+namespace {
+
+/// The files that are read because the plan names them; none of a plan that can't be read.
+std::vector<NamedFile> files_named_by_plan(const std::string& path) {
+  std::vector<NamedFile> files;
+  try {
+    const Plan& plan = read_cached<read_plan>(path);
+    if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
+    if (!plan.schedule_file.empty())
+      files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});
+  } catch (const InputError&) {
+    return {};  // who reads the plan says what is wrong with it
+  }
+  return files;
+}
+
+/// Of those that may be names of the catalogue, the ones that are files. A plan is always one.
+std::vector<NamedFile> inputs_of(const Options& options) {
+  std::vector<NamedFile> inputs = options.inputs();
+  std::vector<NamedFile> named;
+  for (const NamedFile& input : inputs) {
+    if (input.title != "PLAN") continue;
+    for (NamedFile& file : files_named_by_plan(input.path)) named.push_back(std::move(file));
+  }
+  inputs.insert(inputs.end(), named.begin(), named.end());
+  std::erase_if(inputs, [](const NamedFile& input) {
+    struct stat ignored{};
+    return input.title != "PLAN" && ::stat(input.path.c_str(), &ignored) != 0;
+  });
+  return inputs;
+}
+
+}  // namespace
+
+void check_files_differ(const Options& options, const std::vector<NamedFile>& outputs) {
+  if (outputs.empty()) return;
+  for (const NamedFile& input : inputs_of(options)) {
+    for (const NamedFile& output : outputs) {
+      if (!same_file(input.path, output.path)) continue;
+      refuse(options, "{} {} would replace a file that is read: {} {}", output.title, output.path,
+             input.title, input.path);
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const NamedFile &one = outputs[j], &other = outputs[i];
+      if (!same_file(one.path, other.path)) continue;
+      // Both only add to what is written as it stands.
+      if (output_place(one.path).as_it_stands && output_place(other.path).as_it_stands) continue;
+      refuse(options, "{} and {} would both write {}", one.title, other.title, other.path);
+    }
+  }
 }
 
 }  // namespace tandem::tools

@@ -6,14 +6,14 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
-#include "core/base/units.h"
 #include "tools/cli/option_value.h"
 
 namespace tandem::tools {
@@ -45,11 +45,11 @@ class Options {
   enum class Use { other, input, output };
   /// An option as it was declared.
   struct Row {
-    std::string name, argument;                     // a flag has no argument
+    std::string name, argument = {};                // a flag has no argument
     Use use = Use::other;                           // an input or an output names a file
     bool list = false;                              // may have several values, a flag yes and no
     std::string letter = {};                        // ",h": -h stands for it
-    std::string shown = {}, help = {}, group = {};  // for people
+    std::string help = {}, shown = {}, group = {};  // for people
   };
 
   /// `usage`: what follows the command's name, such as "PLAN [options]". `json`: what --json does.
@@ -58,7 +58,11 @@ class Options {
 
   /// --help shows the options declared from here on under this heading. Where there is one already,
   /// they stand with its others.
-  Options& group(const std::string& heading);
+  Options& group(const std::string& heading) {
+    group_ = heading;
+    return *this;
+  }
+  Options& declare(Row row);
   Options& flag(const std::string& name, const std::string& help);
   Options& value(const std::string& name, const std::string& argument, const std::string& help);
   /// A value that names a file, or what may be one, that is read; one that is written.
@@ -66,14 +70,26 @@ class Options {
   Options& output(const std::string& name, const std::string& argument, const std::string& help);
   /// Up to `most` words that are no options, but files that are read; fewer than `least` is an
   /// error that names what is missing.
-  Options& words(const std::string& what, int least, int most);
+  Options& words(const std::string& what, int least, int most) {
+    what_ = what;
+    least_ = least;
+    most_ = most;
+    return *this;
+  }
   /// What the first of these words may be, with `or_file` a file too: for completions alone.
-  Options& first_word(std::vector<std::string> choices, bool or_file = false);
+  Options& first_word(std::vector<std::string> choices, bool or_file = false) {
+    first_words_ = std::move(choices);
+    first_may_be_file_ = or_file;
+    return *this;
+  }
   /// In the contract, but not in this version: using it is a usage error that says so.
-  Options& absent(const std::string& name);
+  Options& absent(const std::string& name) {
+    absent_.push_back(name);
+    return *this;
+  }
   /// Options declared from here on have several values, flags among them: their text is "yes", or
   /// what stands behind an equal sign.
-  Options& values_are_lists();
+  void values_are_lists() { values_are_lists_ = true; }
 
   /// Throws UsageError, also where a file would be both read and replaced, or HelpShown.
   void parse(const Arguments& arguments);
@@ -111,9 +127,6 @@ class Options {
   std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most,
                        std::int64_t otherwise) const;
   double number(const std::string& name, double least, double most, double otherwise) const;
-  Duration duration(const std::string& name, Duration otherwise = {}) const;
-  std::optional<Bytes> bytes(const std::string& name) const;
-  std::optional<double> rate(const std::string& name) const;
   /// One of `choices`; the first is the default.
   std::string choice(const std::string& name, const std::vector<std::string>& choices) const;
 
@@ -121,7 +134,6 @@ class Options {
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
   Arguments joined(const Arguments& arguments);
-  Options& declare(Row row, const std::string& help);
   const Row& find(const std::string& word) const;
   void store(const Arguments& arguments);
   std::string help() const;
@@ -140,8 +152,22 @@ class Options {
 
 /// Throws UsageError: a message of this command.
 [[noreturn]] void refuse(const Options& options, const std::string& why);
+/// `asked`: these, or what was made of them.
+template <class Asked, class... Args>
+[[noreturn]] void refuse(const Asked& asked, fmt::format_string<Args...> why, Args&&... args) {
+  refuse(asked, fmt::format(why, std::forward<Args>(args)...));
+}
 /// The same where one of these is given: `why` has {} in place of its name.
-void refuse_given(const Options& options, const std::vector<std::string>& names,
-                  std::string_view why);
+template <class Asked>
+void refuse_given(const Asked& asked, const std::vector<std::string>& names, std::string_view why) {
+  for (const std::string& name : names) {
+    if (asked.has(name)) refuse(asked, fmt::format(fmt::runtime(why), name));
+  }
+}
+
+/// Throws UsageError where an output is a file that is read, or another output, by whatever names
+/// and links; also of the files that a plan among the inputs names: a command never replaces a file
+/// that it reads.
+void check_files_differ(const Options& options, const std::vector<NamedFile>& outputs);
 
 }  // namespace tandem::tools

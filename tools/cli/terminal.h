@@ -1,7 +1,9 @@
 #pragma once
-// What the terminal can show.
+// What the terminal can show; text for people in lines that it has, and words for shells.
 
 #include <cstddef>
+#include <string>
+#include <string_view>
 
 #include "traces/picture.h"
 
@@ -19,5 +21,12 @@ std::size_t text_columns();
 bool progress_is_shown();
 /// Characters that a line of it may have.
 std::size_t progress_columns();
+
+/// Lines of at most `columns` characters, cut at spaces; those behind the first begin with `indent`
+/// spaces. What has no space may be longer. Lines that the text has already stay.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
+
+/// A word as a shell reads it back: in quotes where it needs them.
+std::string shell_word(const std::string& word);
 
 }  // namespace tandem::tools

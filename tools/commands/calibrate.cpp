@@ -34,16 +34,16 @@ struct Held {
   std::string rows_are;
   std::size_t fitted_to = 0;
   Rows rows;
-  std::vector<double> errors, naive;
+  std::vector<double> errors = {}, naive = {};
 };
 
 struct CalibrationReport {
   std::vector<MeasuredIteration> measured;
-  CalibrationFile fitted;  // to all rows
-  std::vector<double> errors;
-  Held halves;
-  std::optional<Held> pipelines;  // by those without; empty: too few of either
-  double shuffled = 0.0;          // of half of them, fitted to them, with times of any row
+  CalibrationFile fitted = {};  // to all rows
+  std::vector<double> errors = {};
+  Held halves = {};
+  std::optional<Held> pipelines = {};  // by those without; empty: too few of either
+  double shuffled = 0.0;               // of half of them, fitted to them, with times of any row
 };
 
 Rows rows_where(const std::vector<MeasuredIteration>& measured,
@@ -58,11 +58,7 @@ Rows rows_where(const std::vector<MeasuredIteration>& measured,
 Held held_out(std::string name, const IterationModel& model, const CalibrationReport& report,
               const Rows& seen, Rows unseen) {
   const Seconds seconds = seconds_of(report.measured);
-  Held held{.rows_are = std::move(name),
-            .fitted_to = seen.size(),
-            .rows = std::move(unseen),
-            .errors = {},
-            .naive = {}};
+  Held held{.rows_are = std::move(name), .fitted_to = seen.size(), .rows = std::move(unseen)};
   held.errors = relative_errors(model, fit_calibration(model, seconds, seen), seconds, held.rows);
   held.naive = relative_errors(fit_naive(report.measured, seconds, seen), report.measured, seconds,
                                held.rows);
@@ -110,11 +106,7 @@ FittedRange fitted_range(const std::vector<MeasuredIteration>& rows) {
 CalibrationReport report_of(const Options& options) {
   const GivenOptions given = given_options(options, {"cluster", "dtype", "attention"});
   const Cluster cluster = cluster_of(given);
-  CalibrationReport report{.measured = read_iterations(options.words()[0]),
-                           .fitted = {},
-                           .errors = {},
-                           .halves = {},
-                           .pipelines = {}};
+  CalibrationReport report{.measured = read_iterations(options.words()[0])};
   const std::size_t count = report.measured.size();
   if (count < 2 * kLeastRows) {
     throw InputError(fmt::format("{}: {}: expected at least {}, half of them to fit {} constants",
@@ -144,7 +136,7 @@ CalibrationReport report_of(const Options& options) {
 /// Of rows of a group: how many, and the errors.
 struct Group {
   std::string name;
-  std::vector<double> errors, naive;
+  std::vector<double> errors = {}, naive = {};
 };
 
 std::vector<Group> groups_of(const CalibrationReport& report) {
@@ -158,7 +150,7 @@ std::vector<Group> groups_of(const CalibrationReport& report) {
     std::set<std::int32_t> values;
     for (const std::size_t row : held.rows) values.insert(report.measured[row].*degree);
     for (const std::int32_t value : values) {
-      Group group{.name = fmt::format("  {} {}", name, value), .errors = {}, .naive = {}};
+      Group group{.name = fmt::format("  {} {}", name, value)};
       for (std::size_t i = 0; i < held.rows.size(); ++i) {
         if (report.measured[held.rows[i]].*degree != value) continue;
         group.errors.push_back(held.errors[i]);
@@ -239,7 +231,7 @@ void print_json(const Options& options, const CalibrationReport& report) {
                {{"calibration", calibration_json(report.fitted)},
                 {"mean_error", mean_absolute(report.errors)},
                 {"halves", std::move(halves)},
-                {"pipelines", report.pipelines ? held_json(*report.pipelines) : Json(nullptr)}});
+                {"pipelines", report.pipelines ? held_json(*report.pipelines) : Json()}});
 }
 
 }  // namespace

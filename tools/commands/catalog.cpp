@@ -42,11 +42,6 @@ std::string print_flops(double flops) {
 /// "25 GB/s".
 std::string print_rate(double bytes_per_s) { return fmt::format("{:.4g} GB/s", bytes_per_s / 1e9); }
 
-void print_header(std::string_view kind) {
-  fmt::print("{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n", kind, "fp32", "tf32", "fp16", "bf16",
-             "memory", "its rate");
-}
-
 void print_row(const DeviceSpec& device) {
   fmt::print(
       "{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n", device.name,
@@ -79,18 +74,15 @@ void print_row(const CatalogModel& row) {
 
 int list_catalog(bool json) {
   if (json) {
-    Json devices = Json::array(), nodes = Json::array(), models = Json::array();
-    for (const DeviceSpec& device : catalog().devices) devices.push_back(as_json(device));
-    for (const GroupSpec& node : catalog().nodes) nodes.push_back(as_json(node));
-    for (const CatalogModel& row : catalog().models) models.push_back(as_json(row));
+    const auto each = [](const auto& row) { return as_json(row); };
     print_result("catalog", {{"list", true}}, Json::object(),
-                 {{"devices", std::move(devices)},
-                  {"nodes", std::move(nodes)},
-                  {"models", std::move(models)}});
+                 {{"devices", array_of(catalog().devices, each)},
+                  {"nodes", array_of(catalog().nodes, each)},
+                  {"models", array_of(catalog().models, each)}});
     return 0;
   }
-  fmt::print("Devices: dense peaks in TFLOP/s.\n\n");
-  print_header("device");
+  fmt::print("Devices: dense peaks in TFLOP/s.\n\n{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n",
+             "device", "fp32", "tf32", "fp16", "bf16", "memory", "its rate");
   for (const DeviceSpec& device : catalog().devices) print_row(device);
   fmt::print(
       "\nNodes: one way between two devices, inside at best and at worst, and to another node. "
@@ -179,9 +171,8 @@ int run_catalog(const Options& options) {
   const std::vector<std::string>& words = options.words();
   if (words[0] == "list" && words.size() == 1) return list_catalog(options.has("json"));
   if (words[0] == "show" && words.size() == 2) return show(words[1], options.has("json"));
-  throw UsageError(fmt::format(
-      "tandem catalog: expected list, or show NAME, found \"{}\"{}", fmt::join(words, " "),
-      did_you_mean(words[0] == "list" || words[0] == "show" ? "" : words[0], {"list", "show"})));
+  refuse(options, "expected list, or show NAME, found \"{}\"{}", fmt::join(words, " "),
+         did_you_mean(words[0] == "list" || words[0] == "show" ? "" : words[0], {"list", "show"}));
 }
 
 }  // namespace tandem::tools

@@ -15,12 +15,12 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
-#include "tools/options/backend_options.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/print/cluster_summary.h"
+#include "tools/options/training_options.h"
 #include "tools/print/near_fits.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"
 
@@ -66,9 +66,8 @@ void check_program(const Subject& subject) {
   std::string text =
       fmt::format("{}: the program of {} is wrong: {}", subject.name,
                   subject.prepared.plan->schedule, counted(violations.size(), "violation"));
-  for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i) {
+  for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i)
     text += fmt::format("\n  {}: {}", name(violations[i].kind), violations[i].message);
-  }
   throw DifferenceError(text);
 }
 
@@ -90,13 +89,11 @@ Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacit
   Json devices = Json::array();
   for (const DeviceId device : ids(memory)) {
     Json row{{"device", index(device)}};
-    for (const ClassBytes& of : classes(memory[device])) {
-      row[fmt::format("{}_bytes", of.name)] = of.bytes;
-    }
+    row.update(classes_json(memory[device]));
     row["peak_bytes"] = memory[device].total();
-    row["capacity_bytes"] = capacity ? Json((*capacity)[device]) : Json(nullptr);
+    row["capacity_bytes"] = capacity ? Json((*capacity)[device]) : Json();
     if (usable) row["reserve_bytes"] = (*capacity)[device] - (*usable)[device];
-    row["fits"] = usable ? Json(memory[device].total() <= (*usable)[device]) : Json(nullptr);
+    row["fits"] = usable ? Json(memory[device].total() <= (*usable)[device]) : Json();
     devices.push_back(std::move(row));
   }
   return devices;
@@ -130,10 +127,9 @@ std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
 Json config_of(const Subject& subject) {
   if (subject.prepared.cluster) return cluster_config(*subject.prepared.cluster);
   const PlanFileRequest& file = *subject.request.plan();
-  const std::optional<Bytes> limit = subject.request.memory;
   return {{"plan", file.path},
           {"storage", name(file.storage)},
-          {"memory_bytes", limit ? Json(*limit) : Json(nullptr)},
+          {"memory_bytes", or_null(subject.request.memory)},
           {"reserve", reserve_json(subject.reserve())}};
 }
 
@@ -204,15 +200,12 @@ int run_check(const Options& options) {
   const GivenOptions given = given_options(options);
   const bool on_cluster = names_a_cluster(given);
   if (on_cluster == !options.words().empty())
-    throw UsageError("tandem check: give a plan, or a --model on a --cluster");
-  if (!on_cluster && options.has("transfers"))
-    throw UsageError("tandem check: --transfers is for a --model on a --cluster");
-  if (!on_cluster && options.has("profile")) {
-    throw UsageError(
-        "tandem check: --profile is for a --model on a --cluster: a plan names its own profile");
-  }
+    refuse(options, "give a plan, or a --model on a --cluster");
+  if (!on_cluster) refuse_given(options, {"transfers"}, "--{} is for a --model on a --cluster");
+  if (!on_cluster && options.has("profile"))
+    refuse(options, "--profile is for a --model on a --cluster: a plan names its own profile");
   if (on_cluster && options.has("storage"))
-    throw UsageError("tandem check: --storage is for a PLAN: a --model on a --cluster has --dtype");
+    refuse(options, "--storage is for a PLAN: a --model on a --cluster has --dtype");
   const ScenarioRequest request = check_request(given);
   const PreparedScenario prepared = prepare(request);
   check(subject_of(request, prepared), options.has("json"));

@@ -5,46 +5,16 @@
 
 namespace tandem::tools {
 
-int run_calibrate(const Options& options);
-int run_catalog(const Options& options);
-int run_check(const Options& options);
-int run_compare(const Options& options);
-int run_completion(const Options& options);
-int run_doctor(const Options& options);
-int run_explain(const Options& options);
-int run_import(const Options& options);
-int run_man(const Options& options);
-int run_plan(const Options& options);
-int run_profile(const Options& options);
-int run_replay(const Options& options);
-int run_schedule(const Options& options);
-int run_simulate(const Options& options);
-int run_sweep(const Options& options);
-int run_sweep_merge(const Options& options);
-int run_tokens(const Options& options);
-int run_trace(const Options& options);
-int run_train(const Options& options);
-int run_version(const Options& options);
+using RunCommand = int(const Options& options);
+using DeclareOptions = Options();
 
-Options options_of_calibrate();
-Options options_of_catalog();
-Options options_of_check();
-Options options_of_compare();
-Options options_of_completion();
-Options options_of_doctor();
-Options options_of_explain();
-Options options_of_import();
-Options options_of_man();
-Options options_of_plan();
-Options options_of_profile();
-Options options_of_replay();
-Options options_of_schedule();
-Options options_of_simulate();
-Options options_of_sweep();
-Options options_of_sweep_merge();
-Options options_of_tokens();
-Options options_of_trace();
-Options options_of_train();
-Options options_of_version();
+RunCommand run_calibrate, run_catalog, run_check, run_compare, run_completion, run_doctor,
+    run_explain, run_import, run_man, run_plan, run_profile, run_replay, run_schedule, run_simulate,
+    run_sweep, run_sweep_merge, run_tokens, run_trace, run_train, run_version;
+DeclareOptions options_of_calibrate, options_of_catalog, options_of_check, options_of_compare,
+    options_of_completion, options_of_doctor, options_of_explain, options_of_import, options_of_man,
+    options_of_plan, options_of_profile, options_of_replay, options_of_schedule,
+    options_of_simulate, options_of_sweep, options_of_sweep_merge, options_of_tokens,
+    options_of_trace, options_of_train, options_of_version;
 
 }  // namespace tandem::tools

@@ -42,45 +42,44 @@ Comparison compare_files(const std::vector<std::string>& paths, const CompareOpt
 }
 
 Json as_json(const Compared& compared) {
-  Json row{{"simulated_s", to_seconds(compared.simulated)},
-           {"measured_s", to_seconds(compared.measured)},
-           {"error_percent", nullptr}};
-  if (const auto error = compared.error_percent()) row["error_percent"] = *error;
-  return row;
+  return {{"simulated_s", to_seconds(compared.simulated)},
+          {"measured_s", to_seconds(compared.measured)},
+          {"error_percent", or_null(compared.error_percent())}};
+}
+
+Json device_json(const DeviceComparison& row) {
+  return {
+      {"device", index(row.device)}, {"busy", as_json(row.busy)}, {"bubble", as_json(row.bubble)}};
+}
+
+Json kind_json(const KindComparison& row) {
+  return {{"kind", name(row.kind)},
+          {"count", row.count},
+          {"total", as_json(row.total)},
+          {"mean", as_json(row.mean)},
+          {"median_error_s", to_seconds(row.median_error)},
+          {"percentile_95_error_s", to_seconds(row.percentile_95_error)}};
+}
+
+Json op_json(const OpComparison& row) {
+  return {{"kind", name(row.measured.kind)},
+          {"device", index(row.measured.device)},
+          {"stage", index(row.measured.replica)},
+          {"microbatch", row.measured.microbatch},
+          {"duration", as_json(row.duration())}};
 }
 
 Json as_json(const Comparison& comparison) {
-  Json devices = Json::array(), kinds = Json::array(), worst = Json::array();
-  for (const DeviceComparison& row : comparison.devices) {
-    devices.push_back({{"device", index(row.device)},
-                       {"busy", as_json(row.busy)},
-                       {"bubble", as_json(row.bubble)}});
-  }
-  for (const KindComparison& row : comparison.kinds) {
-    kinds.push_back({{"kind", name(row.kind)},
-                     {"count", row.count},
-                     {"total", as_json(row.total)},
-                     {"mean", as_json(row.mean)},
-                     {"median_error_s", to_seconds(row.median_error)},
-                     {"percentile_95_error_s", to_seconds(row.percentile_95_error)}});
-  }
-  for (const OpComparison& row : comparison.worst) {
-    worst.push_back({{"kind", name(row.measured.kind)},
-                     {"device", index(row.measured.device)},
-                     {"stage", index(row.measured.replica)},
-                     {"microbatch", row.measured.microbatch},
-                     {"duration", as_json(row.duration())}});
-  }
   return {{"makespan", as_json(comparison.makespan)},
-          {"step", comparison.step ? as_json(*comparison.step) : Json(nullptr)},
+          {"step", comparison.step ? as_json(*comparison.step) : Json()},
           {"batches", comparison.batches},
           {"warm_up_batches", comparison.warm_up_batches},
           {"matched", comparison.matched},
           {"only_simulated", comparison.only_simulated.size()},
           {"only_measured", comparison.only_measured.size()},
-          {"devices", std::move(devices)},
-          {"kinds", std::move(kinds)},
-          {"worst", std::move(worst)}};
+          {"devices", array_of(comparison.devices, device_json)},
+          {"kinds", array_of(comparison.kinds, kind_json)},
+          {"worst", array_of(comparison.worst, op_json)}};
 }
 
 /// Why a prediction that may be off by `most` percent is not good enough, if it isn't. The step

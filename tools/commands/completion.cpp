@@ -30,8 +30,8 @@ int run_completion(const Options& options) {
   const std::string& shell = options.words()[0];
   const std::vector<std::string>& shells = options.first_words();
   if (std::ranges::find(shells, shell) == shells.end()) {
-    throw UsageError(fmt::format("tandem completion: expected bash, zsh or fish, found \"{}\"{}",
-                                 shell, did_you_mean(shell, shells)));
+    refuse(options, "expected bash, zsh or fish, found \"{}\"{}", shell,
+           did_you_mean(shell, shells));
   }
   const std::string script = completion_script(shell);
   if (options.has("json"))

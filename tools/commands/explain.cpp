@@ -11,8 +11,8 @@
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
 #include "tools/options/scenario_options.h"
-#include "tools/print/scenario_json.h"
-#include "tools/print/search_report.h"
+#include "tools/print/scenario_summary.h"
+#include "tools/print/simulation_report.h"
 
 namespace tandem::tools {
 
@@ -93,28 +93,25 @@ Json op_json(const Program& program, const Span& span) {
 
 Json bubbles_json(const Program& program, DeviceId device, const SimulationResult& result,
                   const std::vector<Bubble>& bubbles) {
-  Json causes = Json::array(), rows = Json::array();
-  for (const Cause& cause : causes_of(program, bubbles)) {
-    causes.push_back(
-        {{"cause", cause.name}, {"time_s", to_seconds(cause.time)}, {"bubbles", cause.bubbles}});
-  }
-  for (const Bubble& bubble : bubbles) {
-    Json chain = Json::array();
-    for (const HeldUp& held : bubble.chain) {
-      Json op = op_json(program, held.span);
-      op["held_up_s"] = to_seconds(held.time);
-      chain.push_back(std::move(op));
-    }
-    rows.push_back({{"start_s", to_seconds(bubble.start)},
-                    {"end_s", to_seconds(bubble.end)},
-                    {"next", bubble.last ? Json() : op_json(program, bubble.next)},
-                    {"waited_for", std::move(chain)}});
-  }
+  const auto cause_json = [](const Cause& cause) -> Json {
+    return {{"cause", cause.name}, {"time_s", to_seconds(cause.time)}, {"bubbles", cause.bubbles}};
+  };
+  const auto held_json = [&](const HeldUp& held) {
+    Json op = op_json(program, held.span);
+    op["held_up_s"] = to_seconds(held.time);
+    return op;
+  };
+  const auto bubble_json = [&](const Bubble& bubble) -> Json {
+    return {{"start_s", to_seconds(bubble.start)},
+            {"end_s", to_seconds(bubble.end)},
+            {"next", bubble.last ? Json() : op_json(program, bubble.next)},
+            {"waited_for", array_of(bubble.chain, held_json)}};
+  };
   return {{"device", index(device)},
           {"makespan_s", to_seconds(result.makespan)},
           {"idle_s", to_seconds(total(bubbles))},
-          {"causes", std::move(causes)},
-          {"bubbles", std::move(rows)}};
+          {"causes", array_of(causes_of(program, bubbles), cause_json)},
+          {"bubbles", array_of(bubbles, bubble_json)}};
 }
 
 }  // namespace
@@ -130,15 +127,12 @@ Options options_of_explain() {
 int run_explain(const Options& given) {
   Options options = given;
   const std::string action = options.take_word();
-  if (action.empty())
-    throw UsageError("tandem explain: idle is missing (usage: tandem explain idle …)");
-  if (action != "idle") {
-    throw UsageError(fmt::format("tandem explain: unknown action \"{}\"{}", action,
-                                 did_you_mean(action, {"idle"})));
-  }
-  if (!options.has("device")) throw UsageError("tandem explain: --device is missing");
+  if (action.empty()) refuse(options, "idle is missing (usage: tandem explain idle …)");
+  if (action != "idle")
+    refuse(options, "unknown action \"{}\"{}", action, did_you_mean(action, {"idle"}));
+  if (!options.has("device")) refuse(options, "--device is missing");
   if (names_several_schedules(options))
-    throw UsageError("tandem explain: --schedule: expected one name, found several");
+    refuse(options, "--schedule: expected one name, found several");
   const GivenOptions asked = given_options(options);
   const std::int64_t batches = asked.batches;
   check_most(asked, "batches", batches, kMostTraced);

@@ -127,20 +127,17 @@ struct Page {
 
 Page page_of(const Command& command) { return {page_name(command) + ".1", manual_page(command)}; }
 
-std::vector<Page> all_pages() {
+std::vector<Page> pages_of(const Options& options) {
   std::vector<Page> pages{{"tandem.1", manual_page()}};
-  for (const Command& command : commands()) pages.push_back(page_of(command));
-  return pages;
-}
-
-Page page_of(const std::vector<std::string>& words) {
-  if (words.empty()) return {"tandem.1", manual_page()};
-  const std::string name = fmt::format("{}", fmt::join(words, " "));
-  for (const Command& command : commands()) {
-    if (command.name == name) return page_of(command);
+  if (options.has("output")) {
+    for (const Command& command : commands()) pages.push_back(page_of(command));
   }
-  throw UsageError(fmt::format("tandem man: unknown command \"{}\"{}", name,
-                               did_you_mean(name, command_names())));
+  if (options.words().empty()) return pages;
+  const std::string name = fmt::format("{}", fmt::join(options.words(), " "));
+  for (const Command& command : commands()) {
+    if (command.name == name) return {page_of(command)};
+  }
+  refuse(options, "unknown command \"{}\"{}", name, did_you_mean(name, command_names()));
 }
 
 void write_pages(const std::vector<Page>& pages, const std::filesystem::path& folder) {
@@ -165,17 +162,17 @@ Options options_of_man() {
 
 int run_man(const Options& options) {
   if (options.has("output") && !options.words().empty())
-    throw UsageError("tandem man: --output writes all pages: it takes no COMMAND");
-  const std::vector<Page> pages =
-      options.has("output") ? all_pages() : std::vector<Page>{page_of(options.words())};
+    refuse(options, "--output writes all pages: it takes no COMMAND");
+  const std::vector<Page> pages = pages_of(options);
   if (options.has("output")) write_pages(pages, options.text("output"));
   if (options.has("json")) {
-    Json rows = Json::array();
-    for (const Page& page : pages) rows.push_back({{"file", page.file}, {"text", page.text}});
+    const auto page_json = [](const Page& page) -> Json {
+      return {{"file", page.file}, {"text", page.text}};
+    };
     print_result("man",
                  {{"command", fmt::format("{}", fmt::join(options.words(), " "))},
                   {"output", options.text("output")}},
-                 Json::object(), {{"pages", std::move(rows)}});
+                 Json::object(), {{"pages", array_of(pages, page_json)}});
   } else if (!options.has("output")) {
     fmt::print("{}", pages.front().text);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -77,7 +78,7 @@ PlanRequest request_of(const Options& options) {
   const bool own = options.has("schedule-file");
   for (const char* name : {"profile", "devices", "global-batch"}) {
     if (options.has(name) || (own && std::string_view(name) == "devices")) continue;
-    throw UsageError(fmt::format("tandem plan: --{} is missing", name));
+    refuse(options, "--{} is missing", name);
   }
   PlanRequest request;
   if (own) {
@@ -89,16 +90,15 @@ PlanRequest request_of(const Options& options) {
   request.global_batch =
       static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
   if (options.has("reserve") && !options.has("memory"))
-    throw UsageError("tandem plan: --reserve is a part of --memory: give --memory too");
+    refuse(options, "--reserve is a part of --memory: give --memory too");
   const GivenOptions given = given_of(options);
   if (given.memory) request.memory = given.reserve.value_or(Reserve{}).usable(*given.memory);
   const std::string names = options.text("schedule");
   for (const std::string_view name : split(names, ",")) {
     if (!name.empty()) request.schedules.emplace_back(name);
   }
-  if (options.has("schedule") && request.schedules.empty()) {
-    throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
-  }
+  if (options.has("schedule") && request.schedules.empty())
+    refuse(options, "--schedule: expected names such as 2bw,1f1b, found none");
   request.global_norm = given.global_norm().value_or(false);
   request.vanilla_only = given.vanilla_only;
   for (const std::string& name : request.schedules) find_schedule(name);
@@ -150,20 +150,10 @@ std::string path_in_plan(const Options& options, const char* option) {
   return path;
 }
 
-/// Nothing is written that no command would read.
-void write_plan(const std::string& output, const Plan& plan) {
-  const std::string text = plan_text(plan);
-  parse_plan(output, text);
-  write_file(output, text);
-}
-
 /// How many layers each stage gets: "5+4+4+5".
 std::string cut_of(const Plan& plan) {
-  std::string text;
-  for (const LayerRange& range : plan.stages) {
-    text += fmt::format("{}{}", text.empty() ? "" : "+", range.size());
-  }
-  return text;
+  const auto sizes = plan.stages | std::views::transform(&LayerRange::size);
+  return fmt::format("{}", fmt::join(sizes, "+"));
 }
 
 /// Whether nothing but names tells them apart: on one device many schedules are the same.
@@ -248,13 +238,10 @@ void print_rejections(const PlanResult& result) {
 
 Json as_json(const Candidate& candidate) {
   const Plan& plan = candidate.plan;
-  Json stages = Json::array(), devices = Json::array();
-  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  Json devices = Json::array();
   for (const DeviceId device : ids(candidate.memory)) {
     Json row{{"device", index(device)}, {"peak_bytes", candidate.memory[device].total()}};
-    for (const ClassBytes& of : classes(candidate.memory[device])) {
-      row[fmt::format("{}_bytes", of.name)] = of.bytes;
-    }
+    row.update(classes_json(candidate.memory[device]));
     devices.push_back(std::move(row));
   }
   return {{"schedule", plan.schedule},
@@ -266,7 +253,7 @@ Json as_json(const Candidate& candidate) {
           {"microbatches", plan.request.microbatches},
           {"extra_in_flight", plan.request.extra_in_flight},
           {"recompute", name(plan.request.recompute)},
-          {"stages", std::move(stages)},
+          {"stages", stages_json(plan)},
           {"period_s", plan.predicted.period_s},
           {"period_batches", candidate.period.batches},
           {"throughput_samples_per_s", plan.predicted.samples_per_s},
@@ -291,18 +278,18 @@ Json as_json(const RejectedGroup& of) {
 }
 
 Json as_json(const PlanRequest& request, const PlanResult& result) {
-  Json ranked = Json::array(), rejected = Json::array();
+  Json ranked = Json::array();
   for (std::size_t place = 0; place < result.ranked.size(); ++place) {
     Json row = as_json(result.ranked[place]);
     const std::size_t first = first_like(result.ranked, place);
     row["same_plan_as"] = first == place ? Json() : Json(first);
     ranked.push_back(std::move(row));
   }
-  for (const RejectedGroup& of : group(result.rejected)) rejected.push_back(as_json(of));
+  const auto each = [](const RejectedGroup& of) { return as_json(of); };
   return {{"ranked", std::move(ranked)},
           {"one_device", result.one_device ? as_json(*result.one_device) : Json(nullptr)},
           {"explanation", explain_choice(request, result)},
-          {"rejected", std::move(rejected)},
+          {"rejected", array_of(group(result.rejected), each)},
           {"shapes", result.shapes},
           {"simulated", result.simulated},
           {"pruned", result.pruned}};
@@ -364,7 +351,11 @@ int run_plan(const Options& options) {
   Plan best = result.ranked.front().plan;
   best.profile = profile;
   best.schedule_file = schedule_file;
-  if (!output.empty()) write_plan(output, best);
+  if (!output.empty()) {
+    const std::string text = plan_text(best);
+    parse_plan(output, text);  // nothing is written that no command would read
+    write_file(output, text);
+  }
   const std::vector<std::string> warnings = plan_warnings(request, best);
   if (options.has("json")) {
     print_result("plan", config_of(options, request),

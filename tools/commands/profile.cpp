@@ -26,9 +26,8 @@
 #include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
-#include "tools/options/backend_options.h"
 #include "tools/options/given_options.h"
-#include "tools/options/optimizer_options.h"
+#include "tools/options/training_options.h"
 
 namespace tandem::tools {
 
@@ -36,15 +35,14 @@ namespace {
 
 constexpr double kMostForeign = 0.02;  // share of the processors that others may take of a visit
 
-std::vector<std::int32_t> parse_sizes(const std::string& text) {
+std::vector<std::int32_t> microbatch_sizes_of(const Options& options) {
   constexpr std::int32_t kMost = 99'999;
+  const std::string text = options.text("microbatch-size", "1");
   std::vector<std::int32_t> sizes;
   for (const std::string_view word : split(text, ",")) {
     sizes.push_back(number_in<std::int32_t>(word).value_or(0));
-    if (sizes.back() < 1 || sizes.back() > kMost) {
-      throw UsageError(fmt::format(
-          "tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
-    }
+    if (sizes.back() < 1 || sizes.back() > kMost)
+      options["microbatch-size"].reject("sizes such as 1,2,4");
   }
   return sizes;
 }
@@ -96,29 +94,19 @@ void print_table(const Profile& profile) {
   fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
 }
 
-void refuse_bf16_storage(const Options& options) {
-  if (storage_of(options) == Storage::f32) return;
-  throw UsageError(
-      "tandem profile: --storage bf16: this version times layers that are stored as f32; such a "
-      "profile serves plan --storage bf16, whose memory is counted in bf16");
-}
-
-/// Arithmetic of all passes, roughly.
-double operations_of(const ProfileRequest& request) {
+/// What it will take, where that is worth telling.
+void tell_time(const ProfileRequest& request) {
   constexpr double kForwards = 6.5;  // that a pass's work is like
+  constexpr double kMuch = 2e10;     // about a second, and what surrounds it
+  constexpr Duration kWorthTelling = std::chrono::seconds(20);
   const ModelSpec& model = request.model;
   const auto parameters = static_cast<double>(parameter_count(model));
   double samples = 0.0;
   for (const std::int32_t size : request.microbatch_sizes) samples += size;
   const double attended = 2.0 * model.width * model.sequence * model.blocks;
-  return samples * model.sequence * request.repetitions * kForwards * 2.0 * (parameters + attended);
-}
-
-/// What it will take, where that is worth telling.
-void tell_time(const ProfileRequest& request) {
-  constexpr double kMuch = 2e10;  // about a second, and what surrounds it
-  constexpr Duration kWorthTelling = std::chrono::seconds(20);
-  if (operations_of(request) < kMuch) return;
+  const double operations =  // of all passes, roughly
+      samples * model.sequence * request.repetitions * kForwards * 2.0 * (parameters + attended);
+  if (operations < kMuch) return;
   const Duration time = estimate_profile_time(request);
   if (time >= kWorthTelling)
     print_note(fmt::format("profiling this model takes about {}", print_duration(time)));
@@ -136,7 +124,7 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
   ProfileRequest request;
   request.model = read_model(options.text("model"));
   check_trainable(request.model);
-  request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
+  request.microbatch_sizes = microbatch_sizes_of(options);
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
   // None: as many as there are GPUs.
   const std::int64_t usual =
@@ -170,8 +158,13 @@ Options options_of_profile() {
 
 int run_profile(const Options& options) {
   if (!options.has("model") || !options.has("output"))
-    throw UsageError("tandem profile: --model and --output are needed");
-  refuse_bf16_storage(options);
+    refuse(options, "--model and --output are needed");
+  if (storage_of(options) != Storage::f32) {
+    refuse(
+        options,
+        "--storage bf16: this version times layers that are stored as f32; such a profile serves "
+        "plan --storage bf16, whose memory is counted in bf16");
+  }
   const BackendTraits& backend = backend_of(options);
   check_present(backend);
   ProfileRequest request = request_of(options, backend);

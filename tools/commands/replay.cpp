@@ -36,21 +36,21 @@ constexpr std::size_t kMostJobBytes = 1 << 20;
 constexpr int kMostRanks = 256;
 
 /// The whole number that `text` is; `word` stands for it in the message.
-std::int64_t number_of(std::string_view text, std::string_view word) {
+std::int64_t number_of(const Options& options, std::string_view text, std::string_view word) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const auto number = number_in<std::int64_t>(text);
   if (number && *number >= 0 && *number <= kMost) return *number;
-  throw UsageError(fmt::format(
-      "tandem replay: --without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word));
+  refuse(options, "--without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word);
 }
 
-Straggler parse_straggler(std::string_view word, const Recording& recording) {
+Straggler parse_straggler(const Options& options, std::string_view word,
+                          const Recording& recording) {
   const auto [what, who] = halved(word, ':');
   std::string_view stage = what == "stage" ? who : "", replica = what == "replica" ? who : "";
   if (what == "rank") std::tie(stage, replica) = halved(who, '/');
   Straggler straggler;
   if (what != "replica") {
-    const std::int64_t device = number_of(stage, word);
+    const std::int64_t device = number_of(options, stage, word);
     if (device >= recording.devices) {
       throw InputError(fmt::format("--without {}: the timeline has the stages 0 to {}", word,
                                    recording.devices - 1));
@@ -58,7 +58,7 @@ Straggler parse_straggler(std::string_view word, const Recording& recording) {
     straggler.device = id_at<DeviceId>(static_cast<std::size_t>(device));
   }
   if (what != "stage") {
-    straggler.replica = number_of(replica, word);
+    straggler.replica = number_of(options, replica, word);
     const std::vector<std::int64_t>& known = recording.replicas;
     if (!std::ranges::binary_search(known, *straggler.replica)) {
       throw InputError(fmt::format("--without {}: the timeline has the replicas {}", word,
@@ -68,11 +68,13 @@ Straggler parse_straggler(std::string_view word, const Recording& recording) {
   return straggler;
 }
 
-std::vector<Straggler> parse_stragglers(std::string_view list, const Recording& recording) {
+std::vector<Straggler> parse_stragglers(const Options& options, const Recording& recording) {
   std::vector<Straggler> stragglers;
+  const std::string asked = options.text("without");
+  std::string_view list = asked;
   if (list.ends_with(',')) list.remove_suffix(1);
   for (const std::string_view word : split(list, ",")) {
-    if (!list.empty()) stragglers.push_back(parse_straggler(word, recording));
+    if (!list.empty()) stragglers.push_back(parse_straggler(options, word, recording));
   }
   return stragglers;
 }
@@ -104,24 +106,11 @@ std::size_t find_pass(const Replay& replay, const Options& options) {
 }
 
 std::optional<RecordedTransfers> transfers_of(const Options& options) {
-  const std::string choice =
-      options.choice("transfers", {"as-seen", "blocking", "overlapped", "none"});
-  for (const RecordedTransfers transfers :
-       {RecordedTransfers::blocking, RecordedTransfers::overlapped, RecordedTransfers::none}) {
-    if (name(transfers) == choice) return transfers;
-  }
-  return std::nullopt;
-}
-
-/// Ranks of PyTorch write a file each.
-Recording read(const std::vector<std::string>& files) {
-  if (files.size() == 1) return read_recording({files[0]});
-  return read_pytorch_pipeline(std::vector<TraceSource>(files.begin(), files.end()));
-}
-
-std::string title(const std::vector<std::string>& files) {
-  if (files.size() == 1) return files[0];
-  return fmt::format("{} and {} more", files[0], files.size() - 1);
+  if (!options.has("transfers")) return std::nullopt;
+  return one_of(
+      options["transfers"],
+      {RecordedTransfers::blocking, RecordedTransfers::overlapped, RecordedTransfers::none},
+      "as-seen");
 }
 
 }  // namespace
@@ -150,18 +139,22 @@ Options options_of_replay() {
 
 int run_replay(const Options& options) {
   if (options.has("step") && !options.has("trace") && !options.has("report"))
-    throw UsageError("tandem replay: --step is for --trace or --report: give one");
+    refuse(options, "--step is for --trace or --report: give one");
   if (options.has("report")) check_can_report(options.text("report"), "replay");
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RecordedTransfers> transfers = transfers_of(options);
   const std::vector<std::string>& files = options.words();
-  Recording recording = read(files);
+  // Ranks of PyTorch write a file each.
+  Recording recording =
+      files.size() == 1
+          ? read_recording({files[0]})
+          : read_pytorch_pipeline(std::vector<TraceSource>(files.begin(), files.end()));
   if (options.has("meta")) {
     const std::string meta = options.text("meta");
     check_job(parse_recorded_job(read_file(meta, kMostJobBytes), meta), meta, recording);
   }
   const std::string asked = options.text("without");
-  const std::vector<Straggler> without = parse_stragglers(asked, recording);
+  const std::vector<Straggler> without = parse_stragglers(options, recording);
   const Replay replay(recording, transfers);
   const std::size_t traced = find_pass(replay, options);
   const Replay plain(recording, transfers, false);
@@ -176,7 +169,9 @@ int run_replay(const Options& options) {
                   {"without", asked}},
                  Json::object(), replay_json(replay, recording, report), replay.warnings());
   } else {
-    print_replay_report(title(files), replay, recording, report);
+    const std::string title =
+        files.size() == 1 ? files[0] : fmt::format("{} and {} more", files[0], files.size() - 1);
+    print_replay_report(title, replay, recording, report);
   }
   return 0;
 }

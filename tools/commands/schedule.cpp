@@ -21,12 +21,11 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
-#include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/print/search_report.h"
+#include "tools/print/simulation_report.h"
 #include "traces/picture.h"
 
 namespace tandem::tools {
@@ -53,19 +52,14 @@ int list_schedules(bool json) {
     fmt::print("\n{}\n", wrapped(kLegend, text_columns()));
     return 0;
   }
-  Json rows = Json::array();
-  for (const ScheduleTraits& row : schedules()) {
-    rows.push_back({{"name", row.name},
-                    {"aliases", row.aliases},
-                    {"summary", row.summary},
-                    {"source", row.source},
-                    {"weights", name(row.weights)},
-                    {"constraints", row.constraints},
-                    {"bubble", row.bubble},
-                    {"activations", row.activations},
-                    {"options", row.options}});
-  }
-  print_result("schedule", {{"list", true}}, Json::object(), {{"schedules", rows}});
+  const auto row_json = [](const ScheduleTraits& row) -> Json {
+    return {
+        {"name", row.name},     {"aliases", row.aliases},         {"summary", row.summary},
+        {"source", row.source}, {"weights", name(row.weights)},   {"constraints", row.constraints},
+        {"bubble", row.bubble}, {"activations", row.activations}, {"options", row.options}};
+  };
+  print_result("schedule", {{"list", true}}, Json::object(),
+               {{"schedules", array_of(schedules(), row_json)}});
   return 0;
 }
 
@@ -162,18 +156,16 @@ Options options_of_schedule() {
 int run_schedule(const Options& options) {
   if (options.has("list")) {
     refuse_given(options, {"devices", "microbatches", "format"}, "--list takes no --{}");
-    if (!options.words().empty()) throw UsageError("tandem schedule: --list takes no NAME");
+    if (!options.words().empty()) refuse(options, "--list takes no NAME");
     return list_schedules(options.has("json"));
   }
   if (options.words().empty())
-    throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");
+    refuse(options, "NAME is missing (tandem schedule --list shows all)");
   const ScheduleTraits& traits = find_schedule(options.words()[0]);
   const std::string format =
       options.choice("format", {"text", "picture", "json", "pytorch-csv", "dot"});
-  if (options.has("json") && options.has("format") && format != "json") {
-    throw UsageError(
-        fmt::format("tandem schedule: --json and --format {} exclude each other", format));
-  }
+  if (options.has("json") && options.has("format") && format != "json")
+    refuse(options, "--json and --format {} exclude each other", format);
   const GivenOptions said = given_options(options);
   ScheduleRequest request = schedule_request(said, traits);
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -15,16 +14,13 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/text/output_place.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/commands/command.h"
 #include "tools/options/scenario_options.h"
-#include "tools/options/shard_options.h"
-#include "tools/options/sweep_report_options.h"
+#include "tools/options/sweep_options.h"
 #include "tools/options/sweep_space.h"
-#include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_report.h"
 
 namespace tandem::tools {
@@ -47,9 +43,8 @@ class Sweep {
                             std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
         path_(shard_path(options, options.has("resume") ? "resume" : "json-lines", shard)) {
     if (options.has("resume") && options.has("json-lines"))
-      throw UsageError(
-          "tandem sweep: --json-lines is not taken: --resume FILE adds its rows to FILE");
-    report_.check(space_.identity());
+      refuse(options, "--json-lines is not taken: --resume FILE adds its rows to FILE");
+    check_report(report_, space_.identity());
     if (path_.empty()) return;
     check_can_write(path_);
     file_.emplace(path_);
@@ -60,7 +55,7 @@ class Sweep {
   int run() {
     const bool whole = compute();
     std::ranges::sort(rows_, {}, &SweepRow::index);
-    report_.make(space_.identity(), rows_);
+    make_report(report_, space_.identity(), rows_);
     if (!whole) {
       fmt::print(stderr, "error: interrupted after {} of {} configurations{}\n", rows_.size(),
                  rows_.size() + which_.size() - computed_,
@@ -89,12 +84,10 @@ class Sweep {
                     "a line of another sweep: its options, the files they name or the build of "
                     "tandem differ");
       if (!shard_.has(line.row.index))
-        reject_line(path_, line.number,
-                    fmt::format("configuration {} is not of shard {}/{}", line.row.index,
-                                shard_.number, shard_.of));
+        reject_line(path_, line.number, "configuration {} is not of shard {}/{}", line.row.index,
+                    shard_.number, shard_.of);
       if (seen[line.row.index])
-        reject_line(path_, line.number,
-                    fmt::format("configuration {} is given twice", line.row.index));
+        reject_line(path_, line.number, "configuration {} is given twice", line.row.index);
       seen[line.row.index] = true;
       if (json_) fmt::print("{}", line.text);
       rows_.push_back(line.row);
@@ -150,7 +143,7 @@ class Sweep {
 
   SweepSpace space_;
   Shard shard_;
-  SweepReport report_;
+  SweepReportRequest report_;
   bool json_;
   int threads_;
   std::string path_;  // of the JSON Lines; empty: none

@@ -14,8 +14,7 @@
 #include "core/text/output_place.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
-#include "tools/options/sweep_report_options.h"
-#include "tools/sweep/sweep_file.h"
+#include "tools/options/sweep_options.h"
 #include "tools/sweep/sweep_report.h"
 #include "traces/chrome/atomic_file.h"
 
@@ -81,14 +80,12 @@ class Merge {
       places_.resize(sweep_->configurations);
     }
     if (line.identity != *sweep_)
-      reject_line(
-          path, line.number,
-          fmt::format("a line of another sweep than the lines before it, in {}", files_[0]));
+      reject_line(path, line.number, "a line of another sweep than the lines before it, in {}",
+                  files_[0]);
     Place& place = places_[line.row.index];
     if (place.size != 0)
-      reject_line(path, line.number,
-                  fmt::format("configuration {} is already in {}:{}", line.row.index,
-                              files_[place.file], place.number));
+      reject_line(path, line.number, "configuration {} is already in {}:{}", line.row.index,
+                  files_[place.file], place.number);
     place = {file, line.offset, line.number, line.text.size()};
     rows_.push_back(line.row);
   }
@@ -127,18 +124,19 @@ Options options_of_sweep_merge() {
 }
 
 int run_sweep_merge(const Options& options) {
-  const SweepReport report(report_request(options, options.text("csv"), options.text("svg")));
+  const SweepReportRequest report =
+      report_request(options, options.text("csv"), options.text("svg"));
   const std::string path = options.text("json-lines");
   if (!path.empty()) check_can_write(path);
   const Merge merge(options.words());
-  report.check(merge.sweep());
+  check_report(report, merge.sweep());
   if (!path.empty()) {
     AtomicFile file(path);
     merge.copy([&](const std::string& line) { file.write(line); });
     file.finish();
   }
   if (options.has("json")) merge.copy([](const std::string& line) { fmt::print("{}", line); });
-  report.make(merge.sweep(), merge.rows());
+  make_report(report, merge.sweep(), merge.rows());
   return 0;
 }
 

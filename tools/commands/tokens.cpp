@@ -45,12 +45,10 @@ Options options_of_tokens() {
 }
 
 int run_tokens(const Options& options) {
-  if (!options.has("output")) throw UsageError("tandem tokens: --output is missing");
+  if (!options.has("output")) refuse(options, "--output is missing");
   const std::string path = options.text("output");
-  if (!path.ends_with(".bin")) {
-    throw UsageError(fmt::format(
-        "tandem tokens: --output: expected a name that ends in .bin, found \"{}\"", path));
-  }
+  if (!path.ends_with(".bin"))
+    refuse(options, "--output: expected a name that ends in .bin, found \"{}\"", path);
   check_can_write(path);
   const std::vector<std::uint16_t> tokens = read_all(options.words());
   write_token_file(path, tokens);

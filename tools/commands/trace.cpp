@@ -18,19 +18,17 @@ Options options_of_trace() {
 
 int run_trace(const Options& options) {
   if (options.words()[0] != "check") {
-    throw UsageError(fmt::format("tandem trace: unknown action \"{}\"{}", options.words()[0],
-                                 did_you_mean(options.words()[0], {"check"})));
+    refuse(options, "unknown action \"{}\"{}", options.words()[0],
+           did_you_mean(options.words()[0], {"check"}));
   }
   const std::string& path = options.words()[1];
   const TraceCheck check = check_trace({path});
   if (options.has("json")) {
-    Json problems = Json::array();
-    for (const TraceProblem& problem : check.problems) {
-      problems.push_back(
-          {{"severity", problem.severity == TraceSeverity::error ? "error" : "warning"},
-           {"event", problem.event},
-           {"message", problem.message}});
-    }
+    const auto problem_json = [](const TraceProblem& problem) -> Json {
+      return {{"severity", problem.severity == TraceSeverity::error ? "error" : "warning"},
+              {"event", problem.event},
+              {"message", problem.message}};
+    };
     const TraceSummary& summary = check.summary;
     print_result("trace check", {{"file", path}}, Json::object(),
                  {{"good", check.good()},
@@ -41,7 +39,7 @@ int run_trace(const Options& options) {
                   {"flows", summary.flows},
                   {"counters", summary.counters},
                   {"lanes", summary.lanes},
-                  {"problems", std::move(problems)}});
+                  {"problems", array_of(check.problems, problem_json)}});
   } else {
     fmt::print("{}", print_trace_check(check, path));
   }

@@ -24,17 +24,14 @@
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
-#include "tools/cli/memory_limit.h"
 #include "tools/cli/notices.h"
 #include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
-#include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/commands/training_need.h"
-#include "tools/options/backend_options.h"
 #include "tools/options/held_out_loss.h"
-#include "tools/options/optimizer_options.h"
 #include "tools/options/schedule_options.h"
+#include "tools/options/training_options.h"
 #include "tools/print/progress_report.h"
 #include "traces/chrome/chrome_trace.h"
 
@@ -230,13 +227,6 @@ void write_trace(const Training& training, const std::optional<Timeline>& predic
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
-Json held_out_json(const ProgressReport& steps) {
-  Json rows = Json::array();
-  for (const auto& [step, loss] : steps.held_out_losses())
-    rows.push_back({{"step", step}, {"loss", loss}});
-  return rows;
-}
-
 /// What --clip and --on-nan say.
 GradientGuard guard_of(const Options& options, const std::optional<Clipping>& clip) {
   GradientGuard guard;
@@ -246,19 +236,6 @@ GradientGuard guard_of(const Options& options, const std::optional<Clipping>& cl
   }
   if (options.choice("on-nan", {"stop", "skip"}) == "skip") guard.on_nan = NonFinite::skip;
   return guard;
-}
-
-void check_memory(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
-  constexpr const char* kWhat = "training this plan";
-  const bool alone = options.has("reference"), both = options.has("verify");
-  const Bytes needed = training_need(prepared, {.steps = steps,
-                                                .pipelines = backend_of(options).on_host && !alone,
-                                                .reference = alone || both,
-                                                .hashes = both,
-                                                .timelines = options.has("trace"),
-                                                .predicted = options.has("with-prediction")});
-  check_fits_memory(needed, kWhat);
-  tell_memory(needed, kWhat);
 }
 
 void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
@@ -280,7 +257,7 @@ Training prepare(const Options& options) {
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
   check_trace_size(prepared, steps, options);
-  check_memory(prepared, steps, options);
+  check_training_need(prepared, steps, options);
   Data data(
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
@@ -289,8 +266,10 @@ Training prepare(const Options& options) {
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = guard,
-          .link_rate = options.rate("link-rate"),
-          .watchdog = options.duration("watchdog", std::chrono::seconds(30)),
+          .link_rate =
+              options.has("link-rate") ? std::optional(options["link-rate"].rate()) : std::nullopt,
+          .watchdog = options.has("watchdog") ? options["watchdog"].duration()
+                                              : Duration(std::chrono::seconds(30)),
           .steps = steps,
           .seed = seed,
           .data = std::move(data),
@@ -303,13 +282,16 @@ int finish(const Training& training, const Options& options, const ProgressRepor
   const double step_s = steps.median_step_s();
   const double predicted_s = plan.predicted.period_s;
   if (options.has("json")) {
+    const auto held_out_json = [](const auto& row) -> Json {
+      return {{"step", row.first}, {"loss", row.second}};
+    };
     Json result{{"losses", steps.losses()},
                 {"step_s", step_s},
                 {"predicted_step_s", predicted_s},
                 {"elapsed_s", to_seconds(steps.elapsed())},
                 {"tokens_per_s", steps.tokens_per_s()},
                 {"rollbacks", steps.rollbacks()},
-                {"validation", held_out_json(steps)},
+                {"validation", array_of(steps.held_out_losses(), held_out_json)},
                 {"memory", memory_json(memory)},
                 {"peak_resident_bytes", peak_resident_memory()},
                 {"verified", options.has("verify")}};
@@ -378,12 +360,10 @@ Options options_of_train() {
 
 int run_train(const Options& options) {
   check_backend(options);
-  if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
-    throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
-  }
-  if (options.has("with-prediction") && !options.has("trace")) {
-    throw UsageError("tandem train: --with-prediction is for --trace: give --trace FILE");
-  }
+  if (options.has("reference") && (options.has("verify") || options.has("trace")))
+    refuse(options, "--reference is serial: it has no trace, and nothing to verify");
+  if (options.has("with-prediction") && !options.has("trace"))
+    refuse(options, "--with-prediction is for --trace: give --trace FILE");
   if (options.has("trace")) check_can_write(options.text("trace"));
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));
   const Training training = prepare(options);

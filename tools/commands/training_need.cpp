@@ -10,6 +10,8 @@
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference_stages.h"
 #include "executor/stage/stage.h"
+#include "tools/cli/memory_limit.h"
+#include "tools/options/training_options.h"
 
 namespace tandem::tools {
 
@@ -60,22 +62,22 @@ double of_hashes(const PreparedPlan& prepared, std::int64_t steps) {
   return bytes;
 }
 
-/// As the devices note them and as the trace is written from.
-double of_timelines(const PreparedPlan& prepared, const TrainingParts& parts) {
-  const double one = static_cast<double>(prepared.program.size() * sizeof(Span)) *
-                     static_cast<double>(parts.steps);
-  return 2 * one * prepared.plan.request.width + (parts.predicted ? one : 0);
-}
-
 }  // namespace
 
-Bytes training_need(const PreparedPlan& prepared, const TrainingParts& parts) {
+void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
   constexpr double kMost = 0x1p62;  // beyond any machine
-  double bytes = std::max(parts.pipelines ? of_pipelines(prepared) : 0,
-                          parts.reference ? of_reference(prepared) : 0);
-  if (parts.hashes) bytes += 2 * of_hashes(prepared, parts.steps);
-  if (parts.timelines) bytes += of_timelines(prepared, parts);
-  return static_cast<Bytes>(std::min(bytes, kMost));
+  const bool alone = options.has("reference"), both = options.has("verify");
+  double bytes = backend_of(options).on_host && !alone ? of_pipelines(prepared) : 0;
+  if (alone || both) bytes = std::max(bytes, of_reference(prepared));
+  if (both) bytes += 2 * of_hashes(prepared, steps);
+  // As the devices note them and as the trace is written from; the simulated one.
+  const double timeline =
+      static_cast<double>(prepared.program.size() * sizeof(Span)) * static_cast<double>(steps);
+  if (options.has("trace")) bytes += 2 * timeline * prepared.plan.request.width;
+  if (options.has("with-prediction")) bytes += timeline;
+  const auto needed = static_cast<Bytes>(std::min(bytes, kMost));
+  check_fits_memory(needed, "training this plan");
+  tell_memory(needed, "training this plan");
 }
 
 }  // namespace tandem::tools

@@ -3,21 +3,14 @@
 
 #include <cstdint>
 
-#include "core/base/units.h"
 #include "planner/study/prepared_plan.h"
+#include "tools/cli/options.h"
 
 namespace tandem::tools {
 
-/// What of a training takes memory.
-struct TrainingParts {
-  std::int64_t steps = 1;
-  bool pipelines = true;  // trained on this machine's memory, not on GPUs
-  bool reference = false;
-  bool hashes = false;  // of each tensor after each update, of the pipelines and of the reference
-  bool timelines = false, predicted = false;  // measured ones; and the simulated one
-};
-
-/// At least so much: pipelines and reference are held one after the other, all else beside them.
-Bytes training_need(const PreparedPlan& prepared, const TrainingParts& parts);
+/// Of a run of `train` with these options: says it where it is much, throws InfeasibleError where
+/// this process can't have it. At least so much is needed: pipelines, where this machine's memory
+/// holds them, and reference are held one after the other, all else beside them.
+void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options);
 
 }  // namespace tandem::tools

@@ -27,7 +27,7 @@
 #include "tools/cli/file_cache.h"
 #include "tools/cli/split.h"
 #include "tools/options/cost_options.h"
-#include "tools/options/optimizer_options.h"
+#include "tools/options/training_options.h"
 
 namespace tandem::tools {
 
@@ -41,26 +41,8 @@ constexpr std::int64_t kMostBatchSamples = 1'000'000'000, kMostTokens = 1'048'57
 /// are allocated as they are counted, so there nothing is kept unless it is asked for.
 constexpr Reserve kReserveOnCluster{.share = 0.06, .bytes = 0};
 
-constexpr std::array kPreferredFormats{NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32,
-                                       NumberFormat::tf32};
-
-/// Empty: auto.
-std::optional<NumberFormat> format_named(const OptionValue& value) {
-  std::vector<std::string> names{"auto"};
-  for (const NumberFormat format : kPreferredFormats) names.emplace_back(name(format));
-  const std::string wanted = value.choice(names);
-  for (const NumberFormat format : kPreferredFormats) {
-    if (wanted == name(format)) return format;
-  }
-  return std::nullopt;
-}
-
-/// Empty: auto.
-std::optional<AttentionKernel> attention_named(const OptionValue& value) {
-  const std::string attention = value.choice({"auto", "plain", "flash"});
-  if (attention == "auto") return std::nullopt;
-  return attention == "flash" ? AttentionKernel::flash : AttentionKernel::plain;
-}
+constexpr std::initializer_list<NumberFormat> kPreferredFormats{
+    NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32, NumberFormat::tf32};
 
 /// "0-12,12-26".
 std::vector<LayerRange> stages_named(const OptionValue& value) {
@@ -113,59 +95,11 @@ void refuse_copies_of_file(const std::string& name) {
       name, file));
 }
 
-}  // namespace
-
-ModelSpec model_at(const std::string& path) {
-  NotedModel read = read_noted_model(path);
-  for (const std::string& note : read.notes) fmt::print(stderr, "warning: {}: {}\n", path, note);
-  return std::move(read.model);
-}
-
 std::shared_ptr<const TensorProfiles> tensor_profiles_at(const std::string& path) {
   return std::make_shared<const TensorProfiles>(read_tensor_profiles(path));
 }
 
 std::string cluster_text_at(const std::string& path) { return read_file(path, kLargestJson); }
-
-ClusterSpec cluster_at(const std::string& path, const DeviceSpec* gpu) {
-  const std::string& text = read_cached<cluster_text_at>(path);
-  return parse_any_cluster(path, text, gpu);
-}
-
-Cluster cluster_of(const GivenOptions& given) {
-  if (!given.has("cluster"))
-    refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
-  const std::string& name = given.cluster;
-  refuse_copies_of_file(name);
-  const bool by_name = !is_file(name) || find_node(name) != nullptr;
-  if (by_name && given.has("gpu"))
-    refuse(given, "--gpu is for a --cluster file that names no GPU model");
-  const DeviceSpec* gpu = given.has("gpu") ? &gpu_of_name(given.gpu) : nullptr;
-  ClusterSpec spec = by_name ? cluster_of_nodes(name) : cluster_at(name, gpu);
-  if (given.memory) {
-    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
-  }
-  return Cluster(spec);
-}
-
-NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
-  if (given.format) return *given.format;
-  for (const NumberFormat format : kPreferredFormats) {
-    bool all = true;
-    for (std::size_t i = 0; i < cluster.size(); ++i)
-      all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
-    if (all) return format;
-  }
-  throw InputError(
-      fmt::format("cluster {}: its devices have no number format in common", cluster.name()));
-}
-
-AttentionKernel attention_of(const GivenOptions& given, NumberFormat format) {
-  return given.attention.value_or(format == NumberFormat::bf16 ? AttentionKernel::flash
-                                                               : AttentionKernel::plain);
-}
-
-namespace {
 
 AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& cluster,
                                    const std::optional<CalibrationFile>& calibration) {
@@ -232,27 +166,63 @@ Plan plan_of(const GivenOptions& given, ModelSpec model, const ScheduleTraits& t
   return plan;
 }
 
-/// Of a pipeline of so many stages.
-std::int64_t devices_for(std::size_t stages, const Plan& plan) {
-  const ScheduleTraits& traits = find_schedule(plan.schedule);
-  return static_cast<std::int64_t>(stages * traits.replicas_per_stage /
-                                   replicas_per_device(traits, plan.request));
-}
-
 /// The depth that is given, or that the replicas of all stages add up to; empty: neither.
 std::optional<std::uint16_t> depth_of(const GivenOptions& given, const Plan& plan) {
   std::int64_t depth = 0;
   for (const std::uint16_t replicas : plan.request.replicas) depth += replicas;
   if (depth != 0 && given.depth) refuse(given, "--depth is not taken: --replicas sets it");
-  if (depth > kMostDevices) {
-    refuse(given, fmt::format("--replicas: {} devices: expected at most {}", depth, kMostDevices));
-  }
+  if (depth > kMostDevices)
+    refuse(given, "--replicas: {} devices: expected at most {}", depth, kMostDevices);
   if (depth == 0 && !given.depth && given.stages.empty()) return std::nullopt;
-  if (depth == 0 && !given.depth) depth = devices_for(given.stages.size(), plan);
+  if (depth == 0 && !given.depth) {
+    const ScheduleTraits& traits = find_schedule(plan.schedule);
+    depth = static_cast<std::int64_t>(given.stages.size() * traits.replicas_per_stage /
+                                      replicas_per_device(traits, plan.request));
+  }
   return static_cast<std::uint16_t>(given.depth.value_or(depth));
 }
 
 }  // namespace
+
+ModelSpec model_at(const std::string& path) {
+  NotedModel read = read_noted_model(path);
+  for (const std::string& note : read.notes) fmt::print(stderr, "warning: {}: {}\n", path, note);
+  return std::move(read.model);
+}
+
+Cluster cluster_of(const GivenOptions& given) {
+  if (!given.has("cluster"))
+    refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
+  const std::string& name = given.cluster;
+  refuse_copies_of_file(name);
+  const bool by_name = !is_file(name) || find_node(name) != nullptr;
+  if (by_name && given.has("gpu"))
+    refuse(given, "--gpu is for a --cluster file that names no GPU model");
+  const DeviceSpec* gpu = given.has("gpu") ? &gpu_of_name(given.gpu) : nullptr;
+  ClusterSpec spec = by_name ? cluster_of_nodes(name)
+                             : parse_any_cluster(name, read_cached<cluster_text_at>(name), gpu);
+  if (given.memory) {
+    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
+  }
+  return Cluster(spec);
+}
+
+NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
+  if (given.format) return *given.format;
+  for (const NumberFormat format : kPreferredFormats) {
+    bool all = true;
+    for (std::size_t i = 0; i < cluster.size(); ++i)
+      all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
+    if (all) return format;
+  }
+  throw InputError(
+      fmt::format("cluster {}: its devices have no number format in common", cluster.name()));
+}
+
+AttentionKernel attention_of(const GivenOptions& given, NumberFormat format) {
+  return given.attention.value_or(format == NumberFormat::bf16 ? AttentionKernel::flash
+                                                               : AttentionKernel::plain);
+}
 
 std::string long_sequence_note(const ModelSpec& model, const std::string& file) {
   constexpr std::int32_t kUsual = 8192;
@@ -274,25 +244,30 @@ std::span<const ScenarioOption> cluster_rows() {
                    "topo -m, NCCL's topology XML, ASTRA-sim's network yml",
                    &Given::cluster, Options::Use::input),
        text_option("gpu", "NAME", "GPU model, if the --cluster file names none", &Given::gpu),
-       {"depth", "D",
-        "on a cluster: stages of a pipeline (default: the fastest that fits and uses every device)",
-        [](Value value) { return setting(&Given::depth, value.integer(1, kMostDevices)); }},
-       {"tensor", "T", "devices that share each layer, as Megatron splits it (default 1)",
-        [](Value value) { return setting(&Given::tensor, value.integer(1, kMostDevices)); }},
+       integer_option("depth", "D",
+                      "on a cluster: stages of a pipeline (default: the fastest that fits and uses "
+                      "every device)",
+                      &Given::depth, kMostDevices),
+       integer_option("tensor", "T",
+                      "devices that share each layer, as Megatron splits it (default 1)",
+                      &Given::tensor, kMostDevices),
        {"sequence-parallel", "",
         "with --tensor: norms, dropout and what crosses stages are split over the sequence",
         [](Value) { return setting(&Given::sequence_parallel, true); }},
-       {"global-batch", "N",
-        "on a cluster: samples of a batch (default: 4 microbatches for each device)",
-        [](Value value) {
-          return setting(&Given::global_batch, value.integer(1, kMostBatchSamples));
-        }},
-       {"sequence", "T", "on a cluster: tokens of a sample, instead of the model's",
-        [](Value value) { return setting(&Given::sequence, value.integer(1, kMostTokens)); }},
+       integer_option("global-batch", "N",
+                      "on a cluster: samples of a batch (default: 4 microbatches for each device)",
+                      &Given::global_batch, kMostBatchSamples),
+       integer_option("sequence", "T", "on a cluster: tokens of a sample, instead of the model's",
+                      &Given::sequence, kMostTokens),
        {"dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)",
-        [](Value value) { return setting(&Given::format, format_named(value)); }},
+        [](Value value) {
+          return setting(&Given::format, one_of(value, kPreferredFormats, "auto"));
+        }},
        {"attention", "KIND", "plain|flash (default: flash with bf16)",
-        [](Value value) { return setting(&Given::attention, attention_named(value)); }},
+        [](Value value) {
+          return setting(&Given::attention,
+                         one_of(value, {AttentionKernel::plain, AttentionKernel::flash}, "auto"));
+        }},
        {"optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)",
         [](Value value) { return setting(&Given::optimizer, optimizer_kind(value)); }},
        {"zero", "0|1", "on a cluster: 1: replicas shard the optimizer's state (ZeRO-1; default 0)",
@@ -303,16 +278,14 @@ std::span<const ScenarioOption> cluster_rows() {
         "replicas-first|stages-first: neighbouring devices hold replicas of a stage (default), or "
         "successive stages",
         [](Value value) {
-          const bool stages = value.choice({"replicas-first", "stages-first"}) == "stages-first";
           return setting(&Given::device_order,
-                         stages ? DeviceOrder::stages_first : DeviceOrder::replicas_first);
+                         *one_of(value, {DeviceOrder::replicas_first, DeviceOrder::stages_first}));
         }},
        {"cut", "balanced|even",
         "on a cluster: balanced: minimise the busiest stage's compute (default); even: equal "
         "numbers of blocks",
         [](Value value) {
-          const bool even = value.choice({"balanced", "even"}) == "even";
-          return setting(&Given::cut, even ? StageCut::even : StageCut::balanced);
+          return setting(&Given::cut, *one_of(value, {StageCut::balanced, StageCut::even}));
         }},
        {"stages", "A-B,B-C",
         "on a cluster: the layers of each stage, counted from 0 (embedding, attention, mlp, …, "

@@ -24,7 +24,7 @@ void check_times(const GivenOptions& given) {
 
 /// A member of the times.
 template <class Member, class Value>
-Setting time_setting(Member PlainTimes::*member, Value value) {
+Setting time_setting(Member PlainTimes::* member, Value value) {
   return [member, value](GivenOptions& given) { given.times.*member = value; };
 }
 
@@ -36,11 +36,11 @@ std::vector<ScenarioOption> make_rows() {
                       return time_setting(member, value.duration());
                     }});
   }
-  rows.push_back(
-      {"costs-per", "UNIT", "stage|device: unit of the times above (default stage)",
-       [](const OptionValue& value) {
-         return time_setting(&PlainTimes::of_device, value.choice({"stage", "device"}) == "device");
-       }});
+  rows.push_back({"costs-per", "UNIT", "stage|device: unit of the times above (default stage)",
+                  [](const OptionValue& value) {
+                    return time_setting(&PlainTimes::of_device,
+                                        value.choice({"stage", "device"}) == "device");
+                  }});
   rows.push_back(text_option("costs", "FILE", "times for each stage, from a file",
                              &GivenOptions::costs, Options::Use::input));
   rows.push_back({"activation-bytes", "A",
@@ -81,7 +81,7 @@ PlainCosts plain_costs_of(const GivenOptions& given) {
   }
   for (const std::string& flag : cost_flags()) {
     if (flag != "costs" && given.has(flag))
-      refuse(given, fmt::format("--{} and --costs exclude each other", flag));
+      refuse(given, "--{} and --costs exclude each other", flag);
   }
   return {.path = given.costs,
           .file = std::make_shared<const StageCostFile>(read_cached<read_costs>(given.costs))};

@@ -1,7 +1,6 @@
 #include "tools/options/given_options.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
@@ -26,12 +25,6 @@ const ScenarioOption* find_row(std::string_view flag) {
   return nullptr;
 }
 
-const ScheduleOption* find_schedule_option(std::string_view flag) {
-  const auto rows = schedule_options();
-  const auto found = std::ranges::find(rows, flag, &ScheduleOption::flag);
-  return found == rows.end() ? nullptr : &*found;
-}
-
 Setting setting_of_schedule(const ScheduleOption& option, const OptionValue& value) {
   ScheduleRequest holds;
   const std::string_view text = option.argument.empty() ? "yes" : std::string_view(value.text());
@@ -40,13 +33,7 @@ Setting setting_of_schedule(const ScheduleOption& option, const OptionValue& val
 }
 
 void declare_row(Options& options, const ScenarioOption& row) {
-  if (row.argument.empty()) {
-    options.flag(row.flag, row.help);
-  } else if (row.use == Options::Use::input) {
-    options.input(row.flag, row.argument, row.help);
-  } else {
-    options.value(row.flag, row.argument, row.help);
-  }
+  options.declare({.name = row.flag, .argument = row.argument, .use = row.use, .help = row.help});
 }
 
 }  // namespace
@@ -58,7 +45,7 @@ std::optional<bool> GivenOptions::global_norm() const {
 bool GivenOptions::post_validation() const { return has(post_validation_option().flag); }
 
 ScenarioOption text_option(std::string flag, std::string argument, std::string help,
-                           std::string GivenOptions::*member, Options::Use use) {
+                           std::string GivenOptions::* member, Options::Use use) {
   return {std::move(flag), std::move(argument), std::move(help),
           [member](const OptionValue& value) { return setting(member, value.text()); }, use};
 }
@@ -74,8 +61,9 @@ void declare(Options& options, std::string_view flag) {
 }
 
 std::optional<Setting> setting_of(const OptionValue& value) {
-  if (const ScheduleOption* option = find_schedule_option(value.name()))
-    return setting_of_schedule(*option, value);
+  const auto options = schedule_options();
+  const auto option = std::ranges::find(options, value.name(), &ScheduleOption::flag);
+  if (option != options.end()) return setting_of_schedule(*option, value);
   const ScenarioOption* row = find_row(value.name());
   return row == nullptr ? std::nullopt : std::optional(row->read(value));
 }
@@ -93,13 +81,6 @@ GivenOptions given_options(const Options& options, std::initializer_list<std::st
 
 void refuse(const GivenOptions& given, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", given.command, why));
-}
-
-void refuse_given(const GivenOptions& given, const std::vector<std::string>& flags,
-                  std::string_view why) {
-  for (const std::string& flag : flags) {
-    if (given.has(flag)) refuse(given, fmt::format(fmt::runtime(why), flag));
-  }
 }
 
 void check_most(const GivenOptions& given, std::string_view flag, std::int64_t value,

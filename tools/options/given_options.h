@@ -81,7 +81,7 @@ struct GivenOptions {
 /// What the text of one option says, to be set in any number of GivenOptions.
 using Setting = std::function<void(GivenOptions&)>;
 template <class Member, class Value>
-Setting setting(Member GivenOptions::*member, Value value) {
+Setting setting(Member GivenOptions::* member, Value value) {
   return [member, value = std::move(value)](GivenOptions& given) { given.*member = value; };
 }
 
@@ -94,8 +94,16 @@ struct ScenarioOption {
 
 /// An option whose value is that text, such as a file's name.
 ScenarioOption text_option(std::string flag, std::string argument, std::string help,
-                           std::string GivenOptions::*member,
+                           std::string GivenOptions::* member,
                            Options::Use use = Options::Use::other);
+
+/// One whose value is a whole number from 1 to `most`.
+template <class Number>
+ScenarioOption integer_option(std::string flag, std::string argument, std::string help,
+                              Number GivenOptions::* member, std::int64_t most) {
+  return {std::move(flag), std::move(argument), std::move(help),
+          [=](const OptionValue& value) { return setting(member, value.integer(1, most)); }};
+}
 
 /// In the order of the rows.
 void declare(Options& options, std::span<const ScenarioOption> rows);
@@ -112,9 +120,6 @@ GivenOptions given_options(const Options& options,
 
 /// Throws UsageError: a message of this command.
 [[noreturn]] void refuse(const GivenOptions& given, const std::string& why);
-/// The same where one of these is given: `why` has {} in place of its name.
-void refuse_given(const GivenOptions& given, const std::vector<std::string>& flags,
-                  std::string_view why);
 /// The same where a value is above what another option, or a file, leaves room for.
 void check_most(const GivenOptions& given, std::string_view flag, std::int64_t value,
                 std::int64_t most);

@@ -1,7 +1,6 @@
 #include "tools/options/held_out_loss.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,9 +17,9 @@ constexpr std::int64_t kMicrobatches = 32;
 Tokens held_out_tokens(const Options& options) {
   if (options.has("validation-data")) return Tokens::of_file(options.text("validation-data"));
   if (!options.has("data")) return shipped_held_out_tokens();
-  throw UsageError(
-      "tandem train: --validate-every: give --validation-data FILE, a text that --data does not "
-      "hold");
+  refuse(options,
+         "--validate-every: give --validation-data FILE, a text that --data does not "
+         "hold");
 }
 
 }  // namespace
@@ -41,9 +40,8 @@ std::unique_ptr<HeldOutEvaluation> HeldOutEvaluation::from(const Options& option
                  "--{} goes with --validate-every N");
     return nullptr;
   }
-  if (plan.model.architecture == Architecture::linear) {
+  if (plan.model.architecture == Architecture::linear)
     throw InputError("a linear model trains on random numbers: there is no text to hold out");
-  }
   const std::int64_t every = options.integer("validate-every", 1, 100'000'000, 1);
   Data data(plan.model, plan.microbatch_size, 0, held_out_tokens(options), SampleOrder::spread);
   const std::int64_t most = data.distinct_samples() / plan.microbatch_size;
@@ -54,16 +52,8 @@ std::unique_ptr<HeldOutEvaluation> HeldOutEvaluation::from(const Options& option
   }
   const std::int64_t microbatches =
       options.integer("validation-batches", 1, most, std::min(most, kMicrobatches));
-  return std::unique_ptr<HeldOutEvaluation>(
-      new HeldOutEvaluation(plan, std::move(data), every, microbatches));
+  return std::make_unique<HeldOutEvaluation>(plan, std::move(data), every, microbatches);
 }
-
-HeldOutEvaluation::HeldOutEvaluation(const Plan& plan, Data data, std::int64_t every,
-                                     std::int64_t microbatches)
-    : data_(std::move(data)),
-      every_(every),
-      microbatches_(microbatches),
-      evaluation_(plan.model, plan.stages, plan.microbatch_size, data_) {}
 
 double HeldOutEvaluation::loss(std::span<const StageWeights<float>> stages) {
   std::vector<std::span<const float>> weights;

@@ -22,6 +22,14 @@ class HeldOutEvaluation {
  public:
   using Kernel = cpu::Kernels<float>;
 
+  HeldOutEvaluation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches)
+      : data_(std::move(data)),
+        every_(every),
+        microbatches_(microbatches),
+        evaluation_(plan.model, plan.stages, plan.microbatch_size, data_) {}
+  HeldOutEvaluation(const HeldOutEvaluation&) = delete;  // a part of it refers to another
+  HeldOutEvaluation& operator=(const HeldOutEvaluation&) = delete;
+
   /// Null where --validate-every is not given. Throws UsageError for options that would be ignored,
   /// and where it is not said which text; InputError where that text is too short.
   static std::unique_ptr<HeldOutEvaluation> from(const Options& options, const Plan& plan);
@@ -33,8 +41,6 @@ class HeldOutEvaluation {
   double loss(const ReferenceState<float>& state);
 
  private:
-  HeldOutEvaluation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches);
-
   Data data_;
   std::int64_t every_, microbatches_;
   Evaluation<Kernel> evaluation_;  // reads data_

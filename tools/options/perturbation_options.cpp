@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -12,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/base/error.h"
 #include "core/text/percent.h"
 #include "tools/cli/split.h"
 
@@ -92,6 +90,20 @@ ScenarioOption perturbation_row(PerturbationKind kind, std::string argument, std
           [kind](const OptionValue& value) { return perturbations_of(kind, value); }};
 }
 
+constexpr std::int64_t kMostScenarios = 1'000'000;
+constexpr std::int64_t kMostScenarioThreads = 1024;
+
+/// "5%" → 0.05, from 0 to `most`. `text` is the option's value, or what of it is a share.
+double share_of(const Options& options, const std::string& name, std::string_view text,
+                double most) {
+  const std::optional<double> share = parse_percent(text);
+  if (!share || *share > most) {
+    refuse(options, "--{}: expected a share from 0% to {:.0f}%, found \"{}\"", name, 100.0 * most,
+           text);
+  }
+  return *share;
+}
+
 }  // namespace
 
 std::span<const ScenarioOption> perturbation_rows() {
@@ -107,29 +119,6 @@ std::span<const ScenarioOption> perturbation_rows() {
                        "rate, at most 1: 2-3:0.5")};
   return kRows;
 }
-
-namespace {
-
-constexpr std::int64_t kMostScenarios = 1'000'000;
-constexpr std::int64_t kMostScenarioThreads = 1024;
-
-/// "5%" → 0.05, from 0 to `most`. `text` is the option's value, or what of it is a share.
-double share_of(const Options& options, const std::string& name, std::string_view text,
-                double most) {
-  const std::optional<double> share = parse_percent(text);
-  if (!share || *share > most) {
-    throw UsageError(
-        fmt::format("tandem {}: --{}: expected a share from 0% to {:.0f}%, found \"{}\"",
-                    options.command(), name, 100.0 * most, text));
-  }
-  return *share;
-}
-
-std::int64_t cores() {
-  return std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostScenarioThreads);
-}
-
-}  // namespace
 
 void add_uncertainty_options(Options& options) {
   options.group("Uncertainty")
@@ -164,7 +153,9 @@ std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
 }
 
 int threads_of(const Options& options) {
-  return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores()));
+  const auto cores =
+      std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostScenarioThreads);
+  return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores));
 }
 
 }  // namespace tandem::tools

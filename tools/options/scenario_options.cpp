@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,11 +18,11 @@
 #include "tools/cli/file_cache.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/split.h"
-#include "tools/options/backend_options.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/perturbation_options.h"
 #include "tools/options/schedule_options.h"
+#include "tools/options/training_options.h"
 
 namespace tandem::tools {
 
@@ -46,7 +47,7 @@ void refuse_said(const GivenOptions& given, const std::string& subject,
                  const std::vector<std::string>& flags) {
   for (const std::string& flag : flags) {
     if (given.has(flag) && !given.is_of_scenarios(flag))
-      refuse(given, fmt::format("--{} is not taken: {} sets it", flag, subject));
+      refuse(given, "--{} is not taken: {} sets it", flag, subject);
   }
 }
 
@@ -183,7 +184,7 @@ std::vector<const ScheduleTraits*> schedules_of(const GivenOptions& given) {
   for (const std::string_view name : split(given.schedule, ",")) {
     const ScheduleTraits& traits = find_schedule(name);
     if (std::ranges::find(all, &traits) != all.end())
-      refuse(given, fmt::format("--schedule names {} twice", traits.name));
+      refuse(given, "--schedule names {} twice", traits.name);
     all.push_back(&traits);
   }
   return all;
@@ -196,8 +197,7 @@ void check_taken(const GivenOptions& given, const std::vector<const ScheduleTrai
     const bool taken = std::ranges::any_of(
         named, [&](const ScheduleTraits* traits) { return takes(*traits, flag); });
     if (taken) continue;
-    std::vector<std::string_view> names;
-    for (const ScheduleTraits* traits : named) names.push_back(traits->name);
+    const auto names = named | std::views::transform(&ScheduleTraits::name);
     throw UsageError(
         fmt::format("none of the schedules {} has an option --{}", fmt::join(names, ", "), flag));
   }
@@ -235,12 +235,10 @@ std::span<const ScenarioOption> run_rows() {
           const bool ideal = value.choice({"shared", "ideal"}) == "ideal";
           return setting(&Given::lanes, ideal ? TransferLanes::ideal : TransferLanes::shared);
         }},
-       {"microbatch-size", "B", "samples of a microbatch (default 1)",
-        [](Value value) {
-          return setting(&Given::microbatch_size, value.integer(1, kMostSamples));
-        }},
-       {"batches", "N", "length of the run (default 1)",
-        [](Value value) { return setting(&Given::batches, value.integer(1, kMostBatches)); }},
+       integer_option("microbatch-size", "B", "samples of a microbatch (default 1)",
+                      &Given::microbatch_size, kMostSamples),
+       integer_option("batches", "N", "length of the run (default 1)", &Given::batches,
+                      kMostBatches),
        {"memory", "SIZE", "capacity of each device, such as 16GiB",
         [](Value value) { return setting(&Given::memory, value.bytes()); }},
        {"reserve", "AMOUNT",

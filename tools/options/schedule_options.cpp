@@ -29,12 +29,9 @@ std::string help_of(const ScheduleOption& option) {
 }
 
 void declare_option(Options& options, const ScheduleOption& option) {
-  const std::string flag(option.flag);
-  if (option.argument.empty()) {
-    options.flag(flag, help_of(option));
-  } else {
-    options.value(flag, std::string(option.argument), help_of(option));
-  }
+  options.declare({.name = std::string(option.flag),
+                   .argument = std::string(option.argument),
+                   .help = help_of(option)});
 }
 
 Clipping clipping_of(const OptionValue& value) {
@@ -69,14 +66,10 @@ std::uint16_t devices_of(const GivenOptions& given, const ScheduleTraits& traits
 std::span<const ScenarioOption> batch_rows() {
   using Given = GivenOptions;
   static const std::array<ScenarioOption, 3> kRows{
-      {{"devices", "P", "devices of the pipeline",
-        [](const OptionValue& value) {
-          return setting(&Given::devices, value.integer(1, kMostScheduleDevices));
-        }},
-       {"microbatches", "M", "microbatches of a batch (one update)",
-        [](const OptionValue& value) {
-          return setting(&Given::microbatches, value.integer(1, kMostPlannedMicrobatches));
-        }},
+      {integer_option("devices", "P", "devices of the pipeline", &Given::devices,
+                      kMostScheduleDevices),
+       integer_option("microbatches", "M", "microbatches of a batch (one update)",
+                      &Given::microbatches, kMostPlannedMicrobatches),
        {"clip", "NORM",
         "clip by the norm of all gradients, which every update then waits for; per-stage[:NORM]: "
         "each stage by its own",
@@ -146,8 +139,8 @@ ScheduleRequest schedule_request(const GivenOptions& given, const ScheduleTraits
   if (request.recompute == Recompute::full) {
     request.recompute = Recompute::stage;  // nobody says what blocks it has: it is one
   } else if (request.recompute.by_block()) {
-    refuse(given, fmt::format("--recompute {} is for a model, whose blocks are known: give full",
-                              name(request.recompute)));
+    refuse(given, "--recompute {} is for a model, whose blocks are known: give full",
+           name(request.recompute));
   }
   request.devices = devices_of(given, traits, request.replicas);
   if (!given.microbatches) refuse(given, "--microbatches is missing");

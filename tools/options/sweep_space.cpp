@@ -29,8 +29,11 @@ namespace {
 
 constexpr std::int64_t kMostOfARange = 100'000;
 
-[[noreturn]] void refuse(const std::string& option, const std::string& why) {
-  throw UsageError(fmt::format("tandem sweep: --{}: {}", option, why));
+template <class... Args>
+[[noreturn]] void reject(const std::string& option, fmt::format_string<Args...> why,
+                         Args&&... args) {
+  throw UsageError(
+      fmt::format("tandem sweep: --{}: {}", option, fmt::format(why, std::forward<Args>(args)...)));
 }
 
 struct Range {
@@ -73,13 +76,13 @@ std::optional<Range> parse_range(std::string_view text) {
 void append_range(const std::string& option, const std::string& text, const Range& range,
                   std::vector<std::string>& values) {
   const bool times = range.grows == '*';
-  if (range.last < range.first) refuse(option, fmt::format("the range {} is empty", text));
+  if (range.last < range.first) reject(option, "the range {} is empty", text);
   if (range.step < (times ? 2 : 1) || (times && range.first == 0))
-    refuse(option, fmt::format("the range {} does not grow", text));
+    reject(option, "the range {} does not grow", text);
   std::int64_t count = 0;
   for (std::int64_t value = range.first;;) {
     if (++count > kMostOfARange)
-      refuse(option, fmt::format("the range {} has more than {} values", text, kMostOfARange));
+      reject(option, "the range {} has more than {} values", text, kMostOfARange);
     values.push_back(fmt::format("{}{}", value, range.unit));
     const std::int64_t left = times ? range.last / value : range.last - value;
     if (left < range.step) return;
@@ -91,7 +94,7 @@ std::vector<std::string> flag_values(const std::string& option, const std::strin
   std::vector<std::string> values = values_of_list(option, text);
   for (const std::string& value : values) {
     if (value != "yes" && value != "no")
-      refuse(option, fmt::format("expected yes, no or both, found \"{}\"", value));
+      reject(option, "expected yes, no or both, found \"{}\"", value);
   }
   return values;
 }
@@ -117,11 +120,6 @@ std::optional<std::uint64_t> hash_of_file(const std::string& path) {
   return hash_of_text(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-bool is_of_some_schedules(const std::string& option) {
-  const std::vector<std::string> all = flags_of_some_schedules();
-  return std::find(all.begin(), all.end(), option) != all.end();
-}
-
 }  // namespace
 
 std::vector<std::string> values_of_list(const std::string& option, const std::string& text) {
@@ -132,8 +130,8 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   for (const std::string_view one : split(list, {&separator, 1})) {
     const std::string value(one);
     if (value.empty())
-      refuse(option, fmt::format("expected values separated by a {}, found \"{}\"",
-                                 separator == ',' ? "comma" : "semicolon", text));
+      reject(option, "expected values separated by a {}, found \"{}\"",
+             separator == ',' ? "comma" : "semicolon", text);
     if (const auto range = parse_range(value)) {
       append_range(option, value, *range, values);
     } else {
@@ -142,7 +140,7 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   }
   std::set<std::string_view> seen;
   for (const std::string& value : values) {
-    if (!seen.insert(value).second) refuse(option, fmt::format("{} is given twice", value));
+    if (!seen.insert(value).second) reject(option, "{} is given twice", value);
   }
   return values;
 }
@@ -163,7 +161,7 @@ void SweepSpace::read_axes(const Options& options) {
   for (const ScheduleOption& option : schedule_options()) {
     const std::string flag(option.flag);
     if (option.by_clock && options.has(flag))
-      refuse(flag, "the result would depend on the machine's speed: give --orders");
+      reject(flag, "the result would depend on the machine's speed: give --orders");
   }
   if (!options.words().empty()) add_axis("plan", options.words(), false);
   for (const std::string& name : options.given()) {
@@ -182,8 +180,7 @@ void SweepSpace::add_axis(const std::string& name, std::vector<std::string> valu
 }
 
 const SweepAxis* SweepSpace::axis(const std::string& name) const {
-  const auto found = std::find_if(axes_.begin(), axes_.end(),
-                                  [&](const SweepAxis& one) { return one.name == name; });
+  const auto found = std::ranges::find(axes_, name, &SweepAxis::name);
   return found == axes_.end() ? nullptr : &*found;
 }
 
@@ -202,18 +199,19 @@ void SweepSpace::find_what_applies() {
   const SweepAxis* schedules = axis("schedule");
   if (schedules == nullptr) return;
   schedules_ = static_cast<std::size_t>(schedules - axes_.data());
+  const std::vector<std::string> of_some = flags_of_some_schedules();
   std::set<std::string_view> names;
   for (const std::string& value : schedules->values) {
     const std::string_view name = find_schedule(value).name;
-    if (!names.insert(name).second) refuse("schedule", fmt::format("names {} twice", name));
+    if (!names.insert(name).second) reject("schedule", "names {} twice", name);
   }
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    if (!is_of_some_schedules(axes_[i].name)) continue;
+    if (std::ranges::find(of_some, axes_[i].name) == of_some.end()) continue;
     for (const std::string& value : schedules->values)
       applies_[i].push_back(takes(find_schedule(value), axes_[i].name));
     if (std::find(applies_[i].begin(), applies_[i].end(), true) == applies_[i].end())
-      refuse(axes_[i].name, fmt::format("none of the schedules {} has this option",
-                                        fmt::join(schedules->values, ", ")));
+      reject(axes_[i].name, "none of the schedules {} has this option",
+             fmt::join(schedules->values, ", "));
   }
 }
 
@@ -265,14 +263,14 @@ std::string SweepSpace::make_id(const Options& options) const {
   return fmt::format("{:016x}", hash_of_text(line_of(all)));
 }
 
-Configuration SweepSpace::configuration(std::size_t index) const {
+Json SweepSpace::configuration(std::size_t index) const {
   const std::vector<std::size_t> at = digits(positions_[index]);
-  Configuration configuration;
+  Json options = Json::object();
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    if (!applies(i, at)) continue;
-    configuration.push_back({axes_[i].name, axes_[i].values[at[i]], axes_[i].flag});
+    const std::string& value = axes_[i].values[at[i]];
+    if (applies(i, at)) options[axes_[i].name] = axes_[i].flag ? Json(value == "yes") : Json(value);
   }
-  return configuration;
+  return options;
 }
 
 SweepRun SweepSpace::run(std::size_t index) const {

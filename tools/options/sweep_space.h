@@ -36,8 +36,8 @@ class SweepSpace {
   const SweepIdentity& identity() const { return identity_; }
   std::size_t size() const { return positions_.size(); }
 
-  /// The options of a configuration as they were given.
-  Configuration configuration(std::size_t index) const;
+  /// The options of a configuration as they were given, by their names; flags true or false.
+  Json configuration(std::size_t index) const;
   /// What these ask of a simulation. Throws what simulate does.
   SweepRun run(std::size_t index) const;
 

@@ -48,7 +48,6 @@ void ProgressReport::step(const StepReport& step) {
                     .tokens_per_s = step_s > 0 ? tokens_ / step_s : 0.0,
                     .step_s = step_s};
   if (log_) record.others = watch_.since_last();
-  if (predicted_s_ > 0) record.predicted_step_s = predicted_s_;
   done_ = record.step();
   done_at_ = Clock::now();
   const bool long_silence = Clock::now() - printed_ >= setup_.longest_silence;
@@ -95,9 +94,7 @@ void ProgressReport::print(const StepRecord& record) {
   silence_.broken();
   fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", record.step(),
              record.report.loss, record.tokens_per_s, record.step_s * 1e3,
-             record.predicted_step_s
-                 ? fmt::format("  (predicted {:.2f} ms)", *record.predicted_step_s * 1e3)
-                 : std::string());
+             predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3) : "");
   std::fflush(stdout);
 }
 
@@ -110,7 +107,7 @@ void ProgressReport::write(const StepRecord& record) {
   line["learning_rate"] = record.learning_rate;
   line["tokens_per_s"] = record.tokens_per_s;
   line["step_s"] = record.step_s;
-  if (record.predicted_step_s) line["predicted_step_s"] = *record.predicted_step_s;
+  if (predicted_s_ > 0) line["predicted_step_s"] = predicted_s_;
   line["foreign_cpu"] = record.others.foreign;
   line["stolen_cpu"] = record.others.stolen;
   line["time"] = utc_now();

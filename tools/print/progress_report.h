@@ -28,7 +28,6 @@ struct StepRecord {
   std::optional<double> held_out_loss = {};
   double learning_rate = 0.0;  // of the update that ends the step
   double tokens_per_s = 0.0, step_s = 0.0;
-  std::optional<double> predicted_step_s = {};
   ProcessorUse others = {};  // by whom else the machine was used meanwhile
 
   std::int64_t step() const { return report.batch + 1; }  // counted from 1

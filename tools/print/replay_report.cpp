@@ -205,11 +205,34 @@ void print_stages(const Replay& replay) {
   }
 }
 
-Json as_json(const Answer& one, const ReplayReport& report) {
-  return {{"name", one.name},
-          {"phase_s", one.mean_s},
-          {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},
-          {"step_s", step_s(report, one)}};
+std::string share(double part, double whole) {
+  return fmt::format("{:.1f} %", whole > 0.0 ? 100.0 * part / whole : 0.0);
+}
+
+/// `critical`: as chart_of() takes it.
+ReportFrame frame_of(std::string label, const Program& program, const Timeline& timeline,
+                     const std::vector<bool>& critical) {
+  ReportFrame frame{.label = std::move(label),
+                    .chart = chart_of(program, timeline, {}, critical),
+                    .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}}};
+  const double phase = to_seconds(frame.chart.end - frame.chart.start);
+  double all_idle = 0.0;
+  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
+    Duration idle{};
+    for (const ChartIdle& bubble : frame.chart.idle) {
+      if (bubble.device == device) idle += bubble.end - bubble.start;
+    }
+    all_idle += to_seconds(idle);
+    frame.table.rows.push_back({fmt::format("{}", index(device)),
+                                print_duration(frame.chart.end - frame.chart.start - idle),
+                                print_duration(idle), share(to_seconds(idle), phase)});
+  }
+  const double devices = program.placement().devices;
+  frame.facts = {
+      {"pipeline phase of this step", print_duration(frame.chart.end - frame.chart.start), phase},
+      {"idle, mean of the ranks", share(all_idle, devices * phase),
+       phase > 0.0 ? all_idle / (devices * phase) : 0.0, true}};
+  return frame;
 }
 
 }  // namespace
@@ -264,7 +287,7 @@ void print_replay_report(const std::string& title, const Replay& replay, const R
 
 /// Variations have the keys `what_if` and `what_if_s`, as the format was published.
 Json replay_json(const Replay& replay, const Recording& recording, const ReplayReport& report) {
-  Json steps = Json::array(), stages = Json::array(), variations = Json::array();
+  Json steps = Json::array(), stages = Json::array();
   for (std::size_t row = 0; row < report.steps.size(); ++row) {
     const ReplayedStep& step = report.steps[row];
     Json phases;
@@ -286,8 +309,14 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
     }
     stages.push_back(std::move(row));
   }
-  for (const Answer& one : report.ideal) variations.push_back(as_json(one, report));
-  for (const Answer& one : report.culprits) variations.push_back(as_json(one, report));
+  Json variations = Json::array();
+  for (const auto* answers : {&report.ideal, &report.culprits}) {
+    for (const Answer& one : *answers)
+      variations.push_back({{"name", one.name},
+                            {"phase_s", one.mean_s},
+                            {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},
+                            {"step_s", step_s(report, one)}});
+  }
   return {{"replicas", recording.replicas},
           {"ranks_of_a_stage", recording.ranks},
           {"microbatches", report.microbatches},
@@ -301,40 +330,6 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
           {"what_if", std::move(variations)},
           {"steps", std::move(steps)}};
 }
-
-namespace {
-
-std::string share(double part, double whole) {
-  return fmt::format("{:.1f} %", whole > 0.0 ? 100.0 * part / whole : 0.0);
-}
-
-/// `critical`: as chart_of() takes it.
-ReportFrame frame_of(std::string label, const Program& program, const Timeline& timeline,
-                     const std::vector<bool>& critical) {
-  ReportFrame frame{.label = std::move(label),
-                    .chart = chart_of(program, timeline, {}, critical),
-                    .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}}};
-  const double phase = to_seconds(frame.chart.end - frame.chart.start);
-  double all_idle = 0.0;
-  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
-    Duration idle{};
-    for (const ChartIdle& bubble : frame.chart.idle) {
-      if (bubble.device == device) idle += bubble.end - bubble.start;
-    }
-    all_idle += to_seconds(idle);
-    frame.table.rows.push_back({fmt::format("{}", index(device)),
-                                print_duration(frame.chart.end - frame.chart.start - idle),
-                                print_duration(idle), share(to_seconds(idle), phase)});
-  }
-  const double devices = program.placement().devices;
-  frame.facts = {
-      {"pipeline phase of this step", print_duration(frame.chart.end - frame.chart.start), phase},
-      {"idle, mean of the ranks", share(all_idle, devices * phase),
-       phase > 0.0 ? all_idle / (devices * phase) : 0.0, true}};
-  return frame;
-}
-
-}  // namespace
 
 void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
                        const ReplayReport& report, std::size_t pass) {

@@ -1,14 +1,15 @@
 #include "tools/print/report.h"
 
 #include <filesystem>
-#include <initializer_list>
 #include <iterator>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/error.h"
 #include "core/text/output_place.h"
@@ -16,8 +17,7 @@
 #include "simulator/analysis/critical_graph.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
-#include "tools/print/cluster_summary.h"
-#include "tools/print/scenario_json.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"
 #include "traces/report/report.h"
@@ -81,58 +81,52 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
   return facts;
 }
 
-std::string stages_on(const Placement& placement, DeviceId device) {
-  std::string stages;
-  for (const ReplicaId replica : placement.replicas_on(device))
-    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(replica));
-  return stages;
-}
-
-std::vector<std::string> device_row(const Scenario& scenario, const SimulationResult& result,
-                                    DeviceId device) {
-  const DeviceUse& use = result.devices[device];
-  const double run = to_seconds(result.makespan);
-  std::vector<std::string> row{fmt::format("{}", index(device)), print_duration(use.busy),
-                               print_duration(use.bubble),
-                               print_percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0)};
-  if (scenario.memory) row.push_back(print_bytes((*scenario.memory)[device].total()));
-  if (scenario.memory && scenario.capacity) {
-    const Bytes capacity = (*scenario.capacity)[device];
-    row.push_back(print_bytes(capacity));
-    row.emplace_back(scenario.fits(device) ? "yes" : "NO");
-  }
-  row.insert(
-      row.end(),
-      {stages_on(scenario.program.placement(), device), print_duration(use.exposed_communication),
-       fmt::format("{:.4g}", use.peak_activations), fmt::format("{}", use.weight_versions)});
-  if (scenario.memory) {
-    const MemoryByClass& of = (*scenario.memory)[device];
-    for (const Bytes bytes :
-         {of.weights, of.versions, of.gradients, of.optimizer, of.activations, of.buffers})
-      row.push_back(print_bytes(bytes));
-  }
-  return row;
-}
-
 /// What people look for first: who is busy, who is full.
 ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
-  const bool limited = scenario.memory && scenario.capacity;
-  ReportTable table{.columns = {"device", "busy", "idle", "of the run"},
+  ReportTable table{.rows = std::vector<std::vector<std::string>>(result.devices.size()),
                     .note =
                         "Idle is the run less what is busy. The bubble rate is the busiest "
                         "device's: its idle time, recomputation and updates."};
-  const auto add_columns = [&](std::initializer_list<const char*> names) {
-    table.columns.insert(table.columns.end(), names.begin(), names.end());
+  const auto add = [&](const char* column, const auto& cell) {
+    table.columns.emplace_back(column);
+    for (const DeviceId device : ids(result.devices))
+      table.rows[index(device)].push_back(cell(device, result.devices[device]));
   };
-  if (scenario.memory) add_columns({"peak memory"});
-  if (limited) add_columns({"capacity", "fits"});
-  add_columns({"stages", "exposed transfer", "activations", "versions"});
-  if (scenario.memory) {
-    add_columns(
-        {"weights", "further versions", "gradients", "optimizer", "activations held", "buffers"});
+  const auto add_bytes = [&](const char* column, const auto& bytes) {
+    add(column, [&](DeviceId device, const DeviceUse&) { return print_bytes(bytes(device)); });
+  };
+  using Use = const DeviceUse&;
+  const double run = to_seconds(result.makespan);
+  add("device", [](DeviceId device, Use) { return fmt::format("{}", index(device)); });
+  add("busy", [](DeviceId, Use use) { return print_duration(use.busy); });
+  add("idle", [](DeviceId, Use use) { return print_duration(use.bubble); });
+  add("of the run", [&](DeviceId, Use use) {
+    return print_percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0);
+  });
+  if (scenario.memory)
+    add_bytes("peak memory", [&](DeviceId device) { return (*scenario.memory)[device].total(); });
+  if (scenario.memory && scenario.capacity) {
+    add_bytes("capacity", [&](DeviceId device) { return (*scenario.capacity)[device]; });
+    add("fits", [&](DeviceId device, Use) { return scenario.fits(device) ? "yes" : "NO"; });
   }
-  for (const DeviceId device : ids(result.devices))
-    table.rows.push_back(device_row(scenario, result, device));
+  add("stages", [&](DeviceId device, Use) {
+    const std::vector<ReplicaId> stages = scenario.program.placement().replicas_on(device);
+    return fmt::format("{}", fmt::join(stages | std::views::transform(index<ReplicaId>), ", "));
+  });
+  add("exposed transfer",
+      [](DeviceId, Use use) { return print_duration(use.exposed_communication); });
+  add("activations", [](DeviceId, Use use) { return fmt::format("{:.4g}", use.peak_activations); });
+  add("versions", [](DeviceId, Use use) { return fmt::format("{}", use.weight_versions); });
+  if (!scenario.memory) return table;
+  constexpr std::pair<const char*, Bytes MemoryByClass::*> kClasses[] = {
+      {"weights", &MemoryByClass::weights},
+      {"further versions", &MemoryByClass::versions},
+      {"gradients", &MemoryByClass::gradients},
+      {"optimizer", &MemoryByClass::optimizer},
+      {"activations held", &MemoryByClass::activations},
+      {"buffers", &MemoryByClass::buffers}};
+  for (const auto& row : kClasses)
+    add_bytes(row.first, [&](DeviceId device) { return (*scenario.memory)[device].*row.second; });
   return table;
 }
 
@@ -145,12 +139,6 @@ ReportFrame frame_of(std::string label, const Scenario& scenario, const Simulati
           .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline), critical),
           .facts = facts_of(scenario, result),
           .table = table_of(scenario, result)};
-}
-
-std::string title_of(const Scenario& scenario) {
-  const Program& program = scenario.program;
-  return fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
-                     program.placement().devices, program.microbatches());
 }
 
 constexpr auto kReplace = Json::error_handler_t::replace;
@@ -212,7 +200,9 @@ void write_report(const std::string& path, const std::string& command,
                   const ScenarioRequest& request, const PreparedScenario& prepared,
                   const SimulationResult& result, const SimulationRequest& simulated) {
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  Report report{.title = title_of(prepared.scenario),
+  const Program& program = prepared.scenario.program;
+  Report report{.title = fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
+                                     program.placement().devices, program.microbatches()),
                 .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
                 .command = command,
                 .tool = tool_name(),

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
-
 namespace tandem::tools {
 
 namespace {
@@ -82,14 +80,12 @@ Json layers_json(const LayerGains& gains) {
 }
 
 Json kinds_json(const LayerGains& gains) {
-  Json rows = Json::array();
-  for (const LayerGain& gain : gains.alike) {
+  return array_of(gains.alike, [&](const LayerGain& gain) {
     Json row{{"kind", tandem::name(gains.kinds[gain.layers.front()])},
              {"layers", gain.layers.size()}};
     add_shares(row, gain);
-    rows.push_back(std::move(row));
-  }
-  return rows;
+    return row;
+  });
 }
 
 }  // namespace

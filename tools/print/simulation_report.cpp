@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/error.h"
 #include "core/text/count_text.h"
 #include "planner/search/stage_memory.h"
-#include "tools/print/cluster_summary.h"
-#include "tools/print/search_report.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
@@ -21,12 +21,6 @@ double ratio(Duration part, Duration whole) {
   return whole.count() == 0
              ? 0.0
              : static_cast<double>(part.count()) / static_cast<double>(whole.count());
-}
-
-Json memory_json(const MemoryByClass& memory) {
-  return {{"weights", memory.weights},         {"versions", memory.versions},
-          {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
-          {"activations", memory.activations}, {"buffers", memory.buffers}};
 }
 
 /// Of one device, by the flops of a sample.
@@ -177,7 +171,7 @@ Json result_json(const ScenarioRequest& request, const PreparedScenario& prepare
     if (scenario.memory) {
       const MemoryByClass& memory = (*scenario.memory)[device];
       row["peak_bytes"] = memory.total();
-      row["bytes_by_class"] = memory_json(memory);
+      for (const ClassBytes& of : classes(memory)) row["bytes_by_class"][of.name] = of.bytes;
     }
     if (scenario.capacity) {
       const Bytes capacity = (*scenario.capacity)[device];
@@ -264,6 +258,59 @@ Json spread_json(const Spread& spread) {
           {"mean_s", spread.mean_s()},
           {"least_s", spread.sorted_s.front()},
           {"worst_s", spread.sorted_s.back()}};
+}
+
+std::string search_text(const OrderSearch& search) {
+  const SearchedOrder& found = search.found;
+  std::string text = fmt::format("search: {}", print_duration(found.makespan));
+  if (found.named.empty()) {
+    text += found.stopped ? "; there was no time for a named schedule that keeps the cap\n"
+                          : "; no named schedule of one stage a device keeps the cap\n";
+  } else if (found.is_named()) {
+    text += fmt::format(", as fast as {}, the fastest named schedule of one stage a device\n",
+                        found.named);
+  } else {
+    text += fmt::format(
+        ", {:.2f} % less than {}, the fastest named schedule of one stage a device ({})\n",
+        100.0 * found.gain(), found.named, print_duration(found.named_makespan));
+  }
+  text += found.optimal()
+              ? "proved: no order of these stages takes less\n"
+              : fmt::format("proved: no order of these stages takes less than {}, {:.2f} % below\n",
+                            print_duration(found.bound), 100.0 * found.gap());
+  text +=
+      fmt::format("{} tried in {:.2f} s, seed {}{}\n", counted(found.orders, "order"),
+                  search.seconds, search.seed, found.stopped ? "; stopped, the best so far" : "");
+  return text;
+}
+
+Json search_json(const OrderSearch& search) {
+  const SearchedOrder& found = search.found;
+  Json named = nullptr, named_makespan = nullptr;
+  if (!found.named.empty()) {
+    named = found.named;
+    named_makespan = to_seconds(found.named_makespan);
+  }
+  return {{"makespan_s", to_seconds(found.makespan)},
+          {"bound_s", to_seconds(found.bound)},
+          {"gap", found.gap()},
+          {"optimal", found.optimal()},
+          {"fastest_named", named},
+          {"fastest_named_makespan_s", named_makespan},
+          {"gain", found.gain()},
+          {"is_named", found.is_named()},
+          {"orders", found.orders},
+          {"seed", search.seed},
+          {"seconds", search.seconds},
+          {"stopped", found.stopped},
+          {"interrupted", search.interrupted}};
+}
+
+int search_exit_code(const OrderSearch& search) {
+  if (!search.interrupted) return static_cast<int>(ExitCode::done);
+  fmt::print(stderr, "error: interrupted after {}: this is the best so far\n",
+             counted(search.found.orders, "order"));
+  return static_cast<int>(ExitCode::interrupted);
 }
 
 }  // namespace tandem::tools

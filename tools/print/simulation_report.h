@@ -1,11 +1,13 @@
 #pragma once
-// A simulation's result, for people and as JSON (interfaces: `simulate --json`).
+// A simulation's result, and that of a search of orders, for people and as JSON (interfaces:
+// `simulate --json`).
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/study/scenario_request.h"
+#include "planner/study/timed_search.h"
 #include "planner/study/uncertainty.h"
 #include "tools/cli/json_output.h"
 
@@ -36,5 +38,12 @@ std::vector<std::string> warnings_of(const ScenarioRequest& request,
 /// How the time of a batch varies.
 void print_spread(const Spread& spread);
 Json spread_json(const Spread& spread);
+
+/// What the schedule `search` found, some lines for people.
+std::string search_text(const OrderSearch& search);
+Json search_json(const OrderSearch& search);
+
+/// The exit code; says on stderr that it was interrupted, if it was.
+int search_exit_code(const OrderSearch& search);
 
 }  // namespace tandem::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "executor/backends.h"
+#include "planner/search/stage_memory.h"
 
 namespace tandem::tools {
 
@@ -48,6 +49,17 @@ std::string reserve_line(const Reserve& reserve) {
 
 Json reserve_json(const Reserve& reserve) {
   return {{"share", reserve.share}, {"bytes", reserve.bytes}};
+}
+
+Json classes_json(const MemoryByClass& memory) {
+  Json json;
+  for (const ClassBytes& of : classes(memory)) json[fmt::format("{}_bytes", of.name)] = of.bytes;
+  return json;
+}
+
+Json stages_json(const Plan& plan) {
+  return array_of(plan.stages,
+                  [](const LayerRange& range) -> Json { return {range.first, range.last}; });
 }
 
 }  // namespace tandem::tools

@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/memory/memory.h"
 #include "core/memory/reserve.h"
 #include "core/memory/storage.h"
+#include "core/model/plan.h"
 #include "core/schedule/schedule.h"
 #include "tools/cli/json_output.h"
 
@@ -29,5 +31,10 @@ std::vector<std::string> storage_warnings(Storage storage);
 /// What "fits" means, a line with its end.
 std::string reserve_line(const Reserve& reserve);
 Json reserve_json(const Reserve& reserve);
+
+/// The classes of a device's memory: {"weights_bytes", …}.
+Json classes_json(const MemoryByClass& memory);
+/// The layers of each stage: [[0, 4], …].
+Json stages_json(const Plan& plan);
 
 }  // namespace tandem::tools

@@ -18,7 +18,7 @@ namespace tandem::tools {
 namespace {
 
 double scaled(const SweepRow& row, std::size_t metric) {
-  return row.metrics[metric] * sweep_column(metric).scale;
+  return row.metrics[metric] * sweep_metrics()[metric].scale;
 }
 
 std::string value_of(const SweepRow& row, std::size_t axis) {
@@ -48,8 +48,8 @@ std::string note_of(const SweepIdentity& sweep, const SweepRow& row,
   if (row.weights && !note.empty()) note += weights_mark(*row.weights);
   std::string figures;
   for (const std::size_t metric : metrics) {
-    figures += fmt::format("{}{} {}", figures.empty() ? "" : ", ", sweep_column(metric).title,
-                           sweep_column(metric).print(row.metrics[metric]));
+    figures += fmt::format("{}{} {}", figures.empty() ? "" : ", ", sweep_metrics()[metric].title,
+                           sweep_metrics()[metric].print(row.metrics[metric]));
   }
   return printable_line(note.empty() ? figures : note + ": " + figures);
 }
@@ -134,7 +134,7 @@ double memory_shown(const std::vector<SweepRow>& rows, std::size_t memory) {
 
 /// Lines at what devices have, and words of what lies beyond the edge.
 void add_limits(const std::vector<SweepRow>& rows, std::size_t memory, double shown, Plot& plot) {
-  const SweepColumn& metric = sweep_column(memory);
+  const SweepMetric& metric = sweep_metrics()[memory];
   std::set<double> capacities;
   if (memory == sweep_metric("memory")) {
     for (const SweepRow& row : rows) capacities.insert(row.capacity.value_or(0.0));
@@ -170,11 +170,11 @@ Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows
   const double shown = memory_shown(rows, memory);
   Plot plot{.title = fmt::format("{}{} by memory; no configuration is better than a numbered one "
                                  "in both",
-                                 subject_of(rows), sweep_column(metric).title),
-            .x_title = std::string(sweep_column(memory).axis),
-            .y_title = std::string(sweep_column(metric).axis),
+                                 subject_of(rows), sweep_metrics()[metric].title),
+            .x_title = std::string(sweep_metrics()[memory].axis),
+            .y_title = std::string(sweep_metrics()[metric].axis),
             .series = series_of(rows, names, by),
-            .x_end = shown * sweep_column(memory).scale,
+            .x_end = shown * sweep_metrics()[memory].scale,
             .hollow = "does not fit"};
   for (const SweepRow& row : rows) {
     const double x = scaled(row, memory), y = scaled(row, metric);
@@ -199,9 +199,9 @@ Plot lines_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, s
                 std::size_t over, std::optional<std::size_t> by) {
   const std::vector<std::string> names = values_on(rows, by), places = values_on(rows, over);
   Plot plot{.title = fmt::format("{}{} by {}, the best of what fits", subject_of(rows),
-                                 sweep_column(metric).title, sweep.axes[over]),
+                                 sweep_metrics()[metric].title, sweep.axes[over]),
             .x_title = sweep.axes[over],
-            .y_title = std::string(sweep_column(metric).axis),
+            .y_title = std::string(sweep_metrics()[metric].axis),
             .places = places,
             .series = series_of(rows, names, by),
             .joined = true};

@@ -37,34 +37,16 @@ std::optional<std::size_t> axis_named(const SweepIdentity& sweep, const char* op
                   option, fmt::join(sweep.axes, ", "), name, did_you_mean(name, sweep.axes)));
 }
 
-}  // namespace
-
-void SweepReport::check(const SweepIdentity& sweep) const {
-  axis_named(sweep, "over", request_.over);
-  axis_named(sweep, "by", request_.by);
-}
-
-Plot SweepReport::plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
-  const std::optional<std::size_t> over = axis_named(sweep, "over", request_.over);
-  std::optional<std::size_t> by = axis_named(sweep, "by", request_.by);
+Plot plot_of(const SweepReportRequest& request, const SweepIdentity& sweep,
+             const std::vector<SweepRow>& rows) {
+  const std::optional<std::size_t> over = axis_named(sweep, "over", request.over);
+  std::optional<std::size_t> by = axis_named(sweep, "by", request.by);
   for (std::size_t axis = 0; axis < sweep.axes.size() && !by; ++axis) {
     if (axis != over) by = axis;
   }
-  return over ? lines_plot(sweep, rows, request_.metric, *over, by)
-              : frontier_plot(sweep, rows, request_.metric, by);
+  return over ? lines_plot(sweep, rows, request.metric, *over, by)
+              : frontier_plot(sweep, rows, request.metric, by);
 }
-
-void SweepReport::make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
-  if (!request_.csv.empty())
-    write_sweep_file(request_.csv, sweep_csv(sweep, rows, request_.metric));
-  if (!request_.svg.empty()) write_sweep_file(request_.svg, plot_svg(plot(sweep, rows)));
-  if (request_.picture)
-    fmt::print("{}\n",
-               plot_text(plot(sweep, rows), static_cast<std::size_t>(picture_options().columns)));
-  if (request_.table) fmt::print("{}", sweep_table(sweep, rows, request_.metric, request_.top));
-}
-
-namespace {
 
 constexpr std::size_t kMostMisses = 3, kMostFits = 3;
 
@@ -76,6 +58,22 @@ std::vector<std::string> nearest(const ScenarioRequest& request) {
 }
 
 }  // namespace
+
+void check_report(const SweepReportRequest& request, const SweepIdentity& sweep) {
+  axis_named(sweep, "over", request.over);
+  axis_named(sweep, "by", request.by);
+}
+
+void make_report(const SweepReportRequest& request, const SweepIdentity& sweep,
+                 const std::vector<SweepRow>& rows) {
+  if (!request.csv.empty()) write_sweep_file(request.csv, sweep_csv(sweep, rows, request.metric));
+  if (!request.svg.empty()) write_sweep_file(request.svg, plot_svg(plot_of(request, sweep, rows)));
+  if (request.picture) {
+    const auto columns = static_cast<std::size_t>(picture_options().columns);
+    fmt::print("{}\n", plot_text(plot_of(request, sweep, rows), columns));
+  }
+  if (request.table) fmt::print("{}", sweep_table(sweep, rows, request.metric, request.top));
+}
 
 std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                            const std::function<ScenarioRequest(std::size_t)>& request) {
@@ -94,7 +92,7 @@ std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRo
     const std::string place = place_of(sweep, row);
     text +=
         fmt::format("{}: {} on the fullest device\n", place.empty() ? "the configuration" : place,
-                    sweep_column(memory).print(row.metrics[memory]));
+                    sweep_metrics()[memory].print(row.metrics[memory]));
     const std::vector<std::string> fits = nearest(request(row.index));
     for (const std::string& line : fits) text += "  " + line + "\n";
     if (fits.empty()) text += "  nothing similar fits\n";

@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tools/print/plot.h"
@@ -23,20 +22,11 @@ struct SweepReportRequest {
   std::string over = {}, by = {};  // axes of the picture; empty: not given
 };
 
-class SweepReport {
- public:
-  explicit SweepReport(SweepReportRequest request) : request_(std::move(request)) {}
-
-  /// Throws UsageError where a picture is asked for that this sweep has not.
-  void check(const SweepIdentity& sweep) const;
-  /// Prints the table and the picture, and writes the files. REQUIRES: rows by their index.
-  void make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
-
- private:
-  Plot plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
-
-  SweepReportRequest request_;
-};
+/// Throws UsageError where a picture is asked for that this sweep has not.
+void check_report(const SweepReportRequest& request, const SweepIdentity& sweep);
+/// Prints the table and the picture, and writes the files. REQUIRES: rows by their index.
+void make_report(const SweepReportRequest& request, const SweepIdentity& sweep,
+                 const std::vector<SweepRow>& rows);
 
 /// For people: the first `top` of the ranking, and why others are not in it.
 std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,

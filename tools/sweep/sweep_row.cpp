@@ -1,18 +1,25 @@
 #include "tools/sweep/sweep_row.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <numeric>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/base/units.h"
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
-#include "tools/cli/wrapped_text.h"
-#include "tools/print/scenario_json.h"
+#include "tools/cli/terminal.h"
+#include "tools/print/scenario_summary.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"
 
@@ -22,20 +29,37 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-double number(const Json& object, const char* key) {
+double number(const Json& object, std::string_view key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? kUnknown : found->get<double>();
 }
 
+double of_result(const Json& line, std::string_view key) { return number(line.at("result"), key); }
+
 /// The largest of all devices.
-double most(const Json& result, const char* key) {
+double of_fullest(const Json& line, std::string_view key) {
   double most = -1.0;
-  for (const Json& device : result.at("devices")) {
+  for (const Json& device : line.at("result").at("devices")) {
     const double value = number(device, key);
     if (std::isnan(value)) return value;
     most = std::max(most, value);
   }
   return most < 0.0 ? kUnknown : most;
+}
+
+double samples_a_device(const Json& line, std::string_view) {
+  const Json& config = line.at("config");
+  const double used = number(config, "devices_used");
+  const double devices =
+      std::isnan(used) ? number(config, "devices") * number(config, "width") : used;
+  return of_result(line, "throughput_samples_per_s") / devices;
+}
+
+/// That of the first batches would set schedules back that never drain.
+double bubble_of_period(const Json& line, std::string_view) {
+  const double period = of_result(line, "period_s");
+  const double ideal = of_result(line, "ideal_s") / number(line.at("config"), "batches");
+  return period == 0.0 ? 0.0 : 1.0 - ideal / period;
 }
 
 std::string plain(double value) { return fmt::format("{:.4g}", value); }
@@ -51,18 +75,23 @@ std::string bytes(double value) {
 
 constexpr double kGibibyte = 1 << 30;
 
-/// Of the metrics of planner/study/sweep.h, in their order.
-constexpr SweepColumn kColumns[] = {
-    {"samples/s", "throughput_samples_per_s", "samples/s", 1.0, plain},
-    {"samples/s a device", "throughput_samples_per_s_per_device", "samples/s a device", 1.0, plain},
-    {"tokens/s", "tokens_per_s", "tokens/s", 1.0, plain},
-    {"TFLOP/s a device", "flops_per_s_per_device", "TFLOP/s a device", 1e-12,
-     [](double value) { return plain(value / 1e12); }},
-    {"a batch", "period_s", "seconds a batch", 1.0, seconds_text},
-    {"the run", "makespan_s", "seconds of the run", 1.0, seconds_text},
-    {"bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0, print_percent},
-    {"memory", "peak_bytes", "memory of the fullest device (GiB)", 1.0 / kGibibyte, bytes},
-    {"activations", "peak_activations", "activations of the fullest device", 1.0, plain},
+constexpr SweepMetric kMetrics[] = {
+    {"throughput", true, "samples/s", "throughput_samples_per_s", "samples/s", 1.0, plain,
+     of_result},
+    {"per-device", true, "samples/s a device", "throughput_samples_per_s_per_device",
+     "samples/s a device", 1.0, plain, samples_a_device},
+    {"tokens", true, "tokens/s", "tokens_per_s", "tokens/s", 1.0, plain, of_result},
+    {"flops", true, "TFLOP/s a device", "flops_per_s_per_device", "TFLOP/s a device", 1e-12,
+     [](double value) { return plain(value / 1e12); }, of_result},
+    {"period", false, "a batch", "period_s", "seconds a batch", 1.0, seconds_text, of_result},
+    {"makespan", false, "the run", "makespan_s", "seconds of the run", 1.0, seconds_text,
+     of_result},
+    {"bubble", false, "bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0,
+     print_percent, bubble_of_period},
+    {"memory", false, "memory", "peak_bytes", "memory of the fullest device (GiB)", 1.0 / kGibibyte,
+     bytes, of_fullest},
+    {"activations", false, "activations", "peak_activations", "activations of the fullest device",
+     1.0, plain, of_fullest},
 };
 
 Json answer_json(const SweepAnswer& answer) {
@@ -86,43 +115,22 @@ Json outcome_json(const SweepOutcome& outcome) {
   return json;
 }
 
-Json options_json(const Configuration& configuration) {
-  Json json = Json::object();
-  for (const SweptOption& one : configuration)
-    json[one.name] = one.flag ? Json(one.value == "yes") : Json(one.value);
-  return json;
-}
-
-Configuration configuration_of(const Json& options) {
-  Configuration configuration;
-  for (const auto& [name, value] : options.items()) {
-    const bool flag = value.is_boolean(), on = flag && value.get<bool>();
-    configuration.push_back({name, on ? "yes" : flag ? "no" : value.get<std::string>(), flag});
-  }
-  return configuration;
-}
-
-const SweptOption* find(const Configuration& configuration, std::string_view name) {
-  const auto found = std::ranges::find(configuration, name, &SweptOption::name);
-  return found == configuration.end() ? nullptr : &*found;
-}
-
-std::string command_of(const Configuration& configuration) {
+std::string command_of(const Json& options) {
   std::string command = "tandem simulate";
-  for (const auto& [name, value, flag] : configuration) {
-    if (flag && value == "no") continue;
+  for (const auto& [name, value] : options.items()) {
+    if (value == false) continue;
     if (name != "plan") command += " --" + name;
-    if (!flag) command += " " + shell_word(value);
+    if (!value.is_boolean()) command += " " + shell_word(value.get<std::string>());
   }
   return command;
 }
 
 /// Model and cluster, where they are named.
-std::string subject_of(const Configuration& configuration) {
+std::string subject_of(const Json& options) {
   std::string text;
   for (const char* name : {"model", "cluster"}) {
-    const SweptOption* one = find(configuration, name);
-    if (one != nullptr) text += (text.empty() ? "" : " on ") + one->value;
+    if (options.contains(name))
+      text += (text.empty() ? "" : " on ") + options[name].get<std::string>();
   }
   return text;
 }
@@ -139,22 +147,8 @@ std::uint64_t plan_of(const Json& line, const SweepShape& shape) {
                                   shape.tensor, shape.depth, shape.width, line_of(result)));
 }
 
-SweepFigures stored_figures(const Json& line) {
-  const Json &result = line.at("result"), &config = line.at("config");
-  const double used = number(config, "devices_used");
-  return {.samples_per_s = number(result, "throughput_samples_per_s"),
-          .tokens_per_s = number(result, "tokens_per_s"),
-          .flops_per_s_per_device = number(result, "flops_per_s_per_device"),
-          .devices = std::isnan(used) ? number(config, "devices") * number(config, "width") : used,
-          .period_s = number(result, "period_s"),
-          .makespan_s = number(result, "makespan_s"),
-          .ideal_s_a_batch = number(result, "ideal_s") / number(config, "batches"),
-          .peak_bytes = most(result, "peak_bytes"),
-          .peak_activations = most(result, "peak_activations")};
-}
-
 /// Whether all devices fit, and what the fullest one has.
-void read_fit(const Json& result, SweptRow& row) {
+void read_fit(const Json& result, SweepRow& row) {
   double fullest = 0.0;
   bool all = true, known = true;
   for (const Json& device : result.at("devices")) {
@@ -170,64 +164,37 @@ void read_fit(const Json& result, SweptRow& row) {
   if (known) row.fits = all;
 }
 
-std::string stored_reserve(const Json& assumptions) {
-  const auto reserve = assumptions.find("reserve");
-  if (reserve == assumptions.end()) return {};
-  return describe(Reserve{.share = reserve->at("share").get<double>(),
-                          .bytes = reserve->at("bytes").get<Bytes>()});
-}
-
 void read_answer(const Json& line, SweepRow& row) {
   const Json& config = line.at("config");
-  row.set_metrics(stored_figures(line));
+  for (std::size_t i = 0; i < row.metrics.size(); ++i)
+    row.metrics[i] = kMetrics[i].of(line, kMetrics[i].key);
   read_fit(line.at("result"), row);
   row.shape = {.tensor = config.value("tensor", std::int64_t{0}),
                .depth = config.value("devices", std::int64_t{0}),
                .width = config.value("width", std::int64_t{0})};
   row.weights = semantics_named(config.value("semantics", ""));
-  if (row.fits) row.reserve = stored_reserve(line.at("assumptions"));
+  if (const Json& assumptions = line.at("assumptions");
+      row.fits && assumptions.contains("reserve")) {
+    const Json& reserve = assumptions["reserve"];
+    row.reserve = describe(Reserve{.share = reserve.at("share").get<double>(),
+                                   .bytes = reserve.at("bytes").get<Bytes>()});
+  }
   row.plan = plan_of(line, row.shape);
 }
 
 /// What its options say.
-void name_row(const SweepIdentity& sweep, const Configuration& configuration, SweepRow& row) {
-  row.command = command_of(configuration);
-  row.subject = subject_of(configuration);
+void name_row(const SweepIdentity& sweep, const Json& options, SweepRow& row) {
+  row.command = command_of(options);
+  row.subject = subject_of(options);
   for (const std::string& axis : sweep.axes) {
-    const SweptOption* one = find(configuration, axis);
-    row.values.push_back(one == nullptr ? "" : one->value);
+    const Json value = options.value(axis, Json(""));
+    row.values.push_back(!value.is_boolean() ? value.get<std::string>()
+                         : value.get<bool>() ? "yes"
+                                             : "no");
   }
 }
 
-}  // namespace
-
-const SweepColumn& sweep_column(std::size_t metric) { return kColumns[metric]; }
-
-ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
-                         const Configuration& configuration, const SweepOutcome& outcome) {
-  Json options = options_json(configuration), axes = Json::object();
-  for (const std::string& name : sweep.axes)
-    axes[name] = options.contains(name) ? options[name] : Json();
-  Json line{{"schema_version", 1},
-            {"command", "sweep"},
-            {"sweep", sweep.id},
-            {"configurations", sweep.configurations},
-            {"index", index},
-            {"axes", std::move(axes)},
-            {"options", std::move(options)}};
-  line.update(outcome_json(outcome));
-  SweepRow row{swept_row(index, outcome)};
-  name_row(sweep, configuration, row);
-  if (const auto& answer = outcome.answer) {
-    if (row.fits) row.reserve = describe(answer->prepared.scenario.reserve);
-    row.plan = plan_of(line, row.shape);
-  } else {
-    row.code = static_cast<int>(outcome.failure.code);
-    row.impossible = outcome.failure.impossible_shape;
-  }
-  return {std::move(row), line_of(line)};
-}
-
+/// Of a line that was read. Throw Json::exception where it is none of a sweep.
 SweepIdentity identity_of(const Json& line) {
   SweepIdentity identity{.id = line.at("sweep").get<std::string>(),
                          .configurations = line.at("configurations").get<std::size_t>(),
@@ -237,9 +204,9 @@ SweepIdentity identity_of(const Json& line) {
 }
 
 SweepRow row_of(const Json& line) {
-  SweepRow row{{.index = line.at("index").get<std::size_t>(),
-                .metrics = std::vector<double>(sweep_metrics().size(), kUnknown)}};
-  name_row(identity_of(line), configuration_of(line.at("options")), row);
+  SweepRow row{.index = line.at("index").get<std::size_t>(),
+               .metrics = std::vector<double>(std::size(kMetrics), kUnknown)};
+  name_row(identity_of(line), line.at("options"), row);
   const auto error = line.find("error");
   if (error == line.end()) {
     read_answer(line, row);
@@ -252,6 +219,70 @@ SweepRow row_of(const Json& line) {
   return row;
 }
 
+/// How each line begins.
+constexpr std::string_view kBeginning = R"({"schema_version":1,"command":"sweep")";
+
+/// What the library says, without the number that it gives it.
+std::string reason_of(const Json::exception& error) {
+  const std::string_view what = error.what();
+  const std::size_t end = what.find("] ");
+  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+}
+
+/// Throws an exception of the library where one is missing.
+void check_numbers(const std::string& path, std::int64_t number, const Json& line) {
+  const Json& version = line.at("schema_version");
+  if (version != 1)
+    reject_line(path, number, "schema version {}: this version reads 1", version.dump());
+  for (const char* key : {"configurations", "index"}) {
+    if (!line.at(key).is_number_unsigned())
+      reject_line(path, number, "{}: expected a whole number", key);
+  }
+}
+
+}  // namespace
+
+std::span<const SweepMetric> sweep_metrics() { return kMetrics; }
+
+std::size_t sweep_metric(std::string_view name) {
+  const auto* const found = std::ranges::find(kMetrics, name, &SweepMetric::name);
+  return static_cast<std::size_t>(found - std::begin(kMetrics));
+}
+
+std::vector<std::size_t> ranking(const std::vector<SweepRow>& rows, std::size_t metric) {
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto group = [](const SweepRow& row) { return row.works() ? 0 : row.simulated() ? 1 : 2; };
+  std::ranges::sort(order, [&](std::size_t left, std::size_t right) {
+    const SweepRow &a = rows[left], &b = rows[right];
+    if (group(a) != group(b)) return group(a) < group(b);
+    const double x = a.metrics[metric], y = b.metrics[metric];
+    if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
+    if (!std::isnan(x) && x != y) return (x > y) == kMetrics[metric].more_is_better;
+    return a.index < b.index;
+  });
+  return order;
+}
+
+ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index, Json options,
+                         const SweepOutcome& outcome) {
+  Json axes = Json::object();
+  for (const std::string& name : sweep.axes)
+    axes[name] = options.contains(name) ? options[name] : Json();
+  Json line{{"schema_version", 1},
+            {"command", "sweep"},
+            {"sweep", sweep.id},
+            {"configurations", sweep.configurations},
+            {"index", index},
+            {"axes", std::move(axes)},
+            {"options", std::move(options)}};
+  line.update(outcome_json(outcome));
+  SweepRow row = row_of(line);
+  // With its place, which the line says apart.
+  if (!row.simulated() && !outcome.failure.message.empty()) row.refusal = outcome.failure.message;
+  return {std::move(row), line_of(line)};
+}
+
 std::string place_of(const SweepIdentity& sweep, const SweepRow& row) {
   std::string place;
   for (std::size_t i = 0; i < sweep.axes.size(); ++i) {
@@ -259,6 +290,57 @@ std::string place_of(const SweepIdentity& sweep, const SweepRow& row) {
     place += fmt::format("{}{} {}", place.empty() ? "" : ", ", sweep.axes[i], row.values[i]);
   }
   return printable_line(place);
+}
+
+std::int64_t read_sweep_file(const std::string& path,
+                             const std::function<void(const StoredLine&)>& take) {
+  const auto fail = [&path](int error) {
+    throw InputError(fmt::format("{}: cannot read: {}", path, std::strerror(error)));
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail(EISDIR);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(errno);
+  StoredLine line;
+  std::string text;
+  for (; std::getline(file, text) && !file.eof(); ++line.number) {
+    text += '\n';
+    // To the parser it would be the end.
+    if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
+      reject_at(path, line.number, nul + 1, "not a line of a sweep: a NUL byte (U+0000)");
+    try {
+      const Json json = Json::parse(text);
+      check_numbers(path, line.number, json);
+      line.identity = identity_of(json);
+      line.row = row_of(json);
+    } catch (const Json::exception& error) {
+      reject_line(path, line.number, "not a line of a sweep: {}", reason_of(error));
+    }
+    if (line.identity.configurations > kMostConfigurations)
+      reject_line(path, line.number, "a sweep of {} configurations: {} at most",
+                  line.identity.configurations, kMostConfigurations);
+    if (line.row.index >= line.identity.configurations)
+      reject_line(path, line.number, "configuration {} of {}: they count from 0", line.row.index,
+                  line.identity.configurations);
+    line.text = text;
+    take(line);
+    line.offset += static_cast<std::int64_t>(text.size());
+  }
+  if (file.bad()) fail(EIO);
+  // What was cut off goes, which nobody wants of a file of something else.
+  if (!text.starts_with(kBeginning.substr(0, text.size())))
+    reject_line(path, line.number, "not a line of a sweep, nor the beginning of one");
+  return line.offset;
+}
+
+void reject_at(const std::string& path, std::int64_t number, std::size_t column,
+               const std::string& why) {
+  SourcePlace place;
+  place.file = path;
+  place.line = static_cast<std::uint32_t>(number);
+  place.column = static_cast<std::uint32_t>(column);
+  throw InputError(std::vector<Diagnostic>{{why, std::move(place), {}}});
 }
 
 }  // namespace tandem::tools

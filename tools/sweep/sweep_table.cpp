@@ -148,9 +148,9 @@ std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<Swe
       return std::string(short_name(rows[at].weights.value_or(WeightSemantics::vanilla)));
     });
   for (const std::size_t one : shown_metrics(rows, metric)) {
-    add({std::string(sweep_column(one).title)}, [&](std::size_t at) {
+    add({std::string(sweep_metrics()[one].title)}, [&](std::size_t at) {
       const double value = rows[at].metrics[one];
-      return std::isnan(value) ? std::string() : sweep_column(one).print(value);
+      return std::isnan(value) ? std::string() : sweep_metrics()[one].print(value);
     });
   }
   if (std::ranges::any_of(rows, [](const SweepRow& row) { return row.fits.has_value(); })) {
@@ -294,22 +294,22 @@ std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& r
   std::string text = "index,rank";
   for (const std::string& axis : sweep.axes) text += "," + csv_cell(axis);
   for (std::size_t one = 0; one < sweep_metrics().size(); ++one)
-    text += fmt::format(",{}", sweep_column(one).key);
+    text += fmt::format(",{}", sweep_metrics()[one].key);
   text += ",fits,refused";
-  const auto is_axis = [&](const char* name) {
-    return std::ranges::find(sweep.axes, name) != sweep.axes.end();
-  };
-  const bool tensor = !is_axis("tensor"), depth = !is_axis("depth"), width = !is_axis("width");
-  text += fmt::format("{}{}{},semantics,same_plan_as,impossible_shape\n", tensor ? ",tensor" : "",
-                      depth ? ",depth" : "", width ? ",width" : "");
+  std::vector<std::int64_t SweepShape::*> shapes;  // that no axis says
+  for (const auto& [name, member] :
+       {std::pair("tensor", &SweepShape::tensor), std::pair("depth", &SweepShape::depth),
+        std::pair("width", &SweepShape::width)}) {
+    if (std::ranges::find(sweep.axes, name) != sweep.axes.end()) continue;
+    text += fmt::format(",{}", name);
+    shapes.push_back(member);
+  }
+  text += ",semantics,same_plan_as,impossible_shape\n";
   std::vector<std::size_t> rank(rows.size());
   std::size_t ranked = 0;
   for (const std::size_t at : ranking(rows, metric)) {
     if (rows[at].simulated() && twins.is_first(at)) rank[at] = ++ranked;
   }
-  const auto known = [](std::int64_t value) {
-    return value == 0 ? std::string(",") : fmt::format(",{}", value);
-  };
   for (std::size_t at = 0; at < rows.size(); ++at) {
     const SweepRow& row = rows[at];
     text += fmt::format("{},{}", row.index,
@@ -318,9 +318,8 @@ std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& r
     for (const double value : row.metrics)
       text += std::isnan(value) ? "," : fmt::format(",{}", value);
     text += fmt::format(",{},{}", !row.fits ? "" : *row.fits ? "yes" : "no", csv_cell(row.refusal));
-    if (tensor) text += known(row.shape.tensor);
-    if (depth) text += known(row.shape.depth);
-    if (width) text += known(row.shape.width);
+    for (const auto member : shapes)
+      text += row.shape.*member == 0 ? "," : fmt::format(",{}", row.shape.*member);
     text += fmt::format(",{},{},{}\n", row.weights ? name(*row.weights) : "",
                         twins.is_first(at) ? "" : std::to_string(rows[twins.first(at)].index),
                         row.impossible ? "yes" : "");

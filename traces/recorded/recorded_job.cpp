@@ -18,12 +18,6 @@ namespace {
 constexpr std::size_t kMostDiagnostics = 20;
 constexpr std::int64_t kMostRanks = 1'000'000'000;
 
-/// All of `text`, a whole number from 1 to a billion.
-std::optional<std::int64_t> size_in(std::string_view text) {
-  const auto number = number_in<std::int64_t>(text);
-  return number && *number >= 1 && *number <= kMostRanks ? number : std::nullopt;
-}
-
 class JobParser {
  public:
   explicit JobParser(const std::string& name) : name_(name) {}
@@ -45,8 +39,8 @@ class JobParser {
     }
     if (!seen_.insert(key).second) return diagnose(number, fmt::format("{} is given twice", key));
     if (!key.ends_with("_size")) return;
-    const auto size = size_in(value);
-    if (!size)
+    const auto size = number_in<std::int64_t>(value);
+    if (!size || *size < 1 || *size > kMostRanks)
       return diagnose(number, fmt::format("{}: expected an integer from 1 to a billion", key));
     if (known->second != nullptr) *known->second = *size;
     if (key == "world_size") world_size_line_ = number;

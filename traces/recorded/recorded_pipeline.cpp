@@ -61,12 +61,6 @@ constexpr auto kOtherNames = std::to_array<std::string_view>(
      "embedding-grads-all-reduce", "layernorm-grads-all-reduce", "optimizer-clip-main-grad",
      "optimizer-inner-step"});
 
-std::vector<std::string> op_names() {
-  std::vector<std::string> names;
-  for (const OpName& op : kOpNames) names.emplace_back(op.name);
-  return names;
-}
-
 /// The number behind `label`, such as 3 of "PP rank 3, compute".
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view label) {
   const std::size_t at = text.find(label);
@@ -191,7 +185,9 @@ class RecordingReader {
   /// Something outside the pipeline: it only makes the step longer.
   void read_other(const std::string& what, const TraceCursor& cursor) {
     if (std::ranges::find(kOtherNames, what) == kOtherNames.end()) {
-      const std::string hint = did_you_mean(what, op_names());
+      std::vector<std::string> names;
+      for (const OpName& op : kOpNames) names.emplace_back(op.name);
+      const std::string hint = did_you_mean(what, names);
       if (!hint.empty())
         cursor["name"].fail(fmt::format("no op has the name \"{}\"{}", what, hint));
       unknown_.insert(what);

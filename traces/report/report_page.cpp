@@ -194,13 +194,8 @@ std::string data_of(const Report& report) {
   for (const ReportFrame& frame : report.frames) json["frames"].push_back(frame_json(frame));
   make_printable(json);
   std::string escaped;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    if (c == '<') {
-      escaped += "\\u003c";  // only strings hold one
-    } else {
-      escaped += c;
-    }
-  }
+  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace))
+    escaped += c == '<' ? "\\u003c" : std::string(1, c);  // only strings hold one
   return escaped;
 }
 

@@ -3,12 +3,14 @@
 #include "planner/cluster/cluster_plan.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "core/model/catalog.h"
+#include "planner/cluster/cluster_setup.h"
 #include "planner/search/batch_work.h"
 #include "tests/support/device_ids.h"
 
@@ -33,6 +35,10 @@ ClusterPlan make(const Plan& plan, const Cluster& cluster,
                  DeviceOrder order = DeviceOrder::replicas_first) {
   return plan_on_cluster(
       plan, ClusterLayout(cluster, plan.request.width, plan.request.devices, order), {});
+}
+
+std::shared_ptr<const Cluster> shared(const ClusterSpec& spec) {
+  return std::make_shared<const Cluster>(spec);
 }
 
 /// The most that any stage computes in a batch.
@@ -86,11 +92,12 @@ TEST(ClusterPlan, AnEvenCutHasAsManyBlocksInEachStage) {
 }
 
 TEST(ClusterPlan, TheShapeIsChosenAsItsTransfersAre) {
-  const Cluster cluster(cluster_of_nodes("2xp3.16xlarge"));
-  ShapeRequest request{.plan = plan_of("gpt2-large", "1f1b", 1, 1, 1, 8), .global_batch = 64};
+  ClusterRequest request{.plan = plan_of("gpt2-large", "1f1b", 1, 1, 1, 8),
+                         .cluster = shared(cluster_of_nodes("2xp3.16xlarge")),
+                         .global_batch = 64};
   const auto rates = [&] {
     std::vector<double> of_width(17);
-    for (const TriedShape& one : choose_shape(request, cluster, {}).tried)
+    for (const TriedShape& one : set_up_on_cluster(request).tried)
       of_width[one.width] = one.samples_per_s;
     return of_width;
   };
@@ -201,12 +208,13 @@ TEST(ClusterPlan, AutomaticSchedulesAreOrderedByTheseCosts) {
 }
 
 TEST(ChooseShape, TakesTheFastestThatFits) {
-  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
-  ShapeRequest request{.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1), .global_batch = 32};
-  const ChosenShape chosen = choose_shape(request, cluster, {});
+  ClusterRequest request{.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1),
+                         .cluster = shared(cluster_of_nodes("p3.16xlarge")),
+                         .global_batch = 32};
+  const ClusterSetup chosen = set_up_on_cluster(request);
   ASSERT_EQ(chosen.tried.size(), 3u);  // widths 1, 2, 4: a pipeline is asked for
   EXPECT_TRUE(chosen.tried[0].fits);
-  EXPECT_EQ(chosen.plan.plan.request.width, chosen.tried[0].width);
+  EXPECT_EQ(chosen.made.plan.request.width, chosen.tried[0].width);
   for (const TriedShape& one : chosen.tried) {
     EXPECT_EQ(one.width * one.depth, 8);
     if (one.fits) {
@@ -214,15 +222,17 @@ TEST(ChooseShape, TakesTheFastestThatFits) {
     }
   }
   request.width = 2;
-  EXPECT_EQ(choose_shape(request, cluster, {}).plan.plan.request.devices, 4);
+  EXPECT_EQ(set_up_on_cluster(request).made.plan.request.devices, 4);
 }
 
 TEST(ChooseShape, WhereNoneFitsTakesTheNearest) {
   ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
   spec.devices[0].memory_bytes = 1;
   const Cluster cluster(spec);
-  const ChosenShape chosen = choose_shape(
-      {.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1), .global_batch = 32}, cluster, {});
+  const ClusterSetup chosen =
+      set_up_on_cluster({.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1),
+                         .cluster = std::make_shared<const Cluster>(cluster),
+                         .global_batch = 32});
   const auto most = [](const ClusterPlan& plan) {
     Bytes bytes = 0;
     for (const MemoryByClass& of : plan.memory) bytes = std::max(bytes, of.total());
@@ -231,15 +241,15 @@ TEST(ChooseShape, WhereNoneFitsTakesTheNearest) {
   EXPECT_FALSE(chosen.tried[0].fits);
   for (const TriedShape& one : chosen.tried) {
     Plan plan = plan_of("gpt2-medium", "2bw", one.width, one.depth, 1, 32 / one.width);
-    EXPECT_GE(most(make(plan, cluster)), most(chosen.plan));
+    EXPECT_GE(most(make(plan, cluster)), most(chosen.made));
   }
 }
 
 TEST(ChooseShape, SaysWhyThereIsNone) {
-  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
-  const auto error = [&](ShapeRequest request) -> std::string {
+  const auto error = [&](ClusterRequest request) -> std::string {
+    request.cluster = shared(cluster_of_nodes("p3.16xlarge"));
     try {
-      choose_shape(request, cluster, {});
+      set_up_on_cluster(request);
     } catch (const InputError& thrown) {
       return thrown.what();
     }
@@ -247,7 +257,7 @@ TEST(ChooseShape, SaysWhyThereIsNone) {
   };
   EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 4, 1), .global_batch = 6}),
             "a batch of 6 is not 1 to 65535 times 4 pipelines of microbatches of 4");
-  EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 1, 1), .global_batch = 8, .width = 3}),
+  EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 1, 1), .width = 3, .global_batch = 8}),
             "a batch of 8 is not 1 to 65535 times 3 pipelines of microbatches of 1");
   Plan small = plan_of("gpt2", "1f1b", 1, 1, 1, 8);
   small.model.blocks = 1;

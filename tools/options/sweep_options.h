@@ -1,11 +1,13 @@
 #pragma once
-// A part of a sweep for each of many processes, on one machine or on many.
+// What a sweep, run or merged, has beside the options of simulate: its part for each of many
+// processes, on one machine or on many; what is made of its rows.
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "tools/cli/options.h"
+#include "tools/sweep/sweep_report.h"
 
 namespace tandem::tools {
 
@@ -24,5 +26,11 @@ Shard shard_of(const Options& options);
 std::string shard_path(const Options& options, const std::string& name, const Shard& shard);
 /// All outputs with such paths.
 std::vector<NamedFile> shard_outputs(const Options& options, const Shard& shard);
+
+void add_report_options(Options& options);
+
+/// `csv`, `svg`: where they are written; empty: nowhere. Throws UsageError, and DeviceError where a
+/// file can't be written.
+SweepReportRequest report_request(const Options& options, std::string csv, std::string svg);
 
 }  // namespace tandem::tools

@@ -1,7 +1,10 @@
 #pragma once
-// What is said of a model on a cluster: its shape, and what is assumed.
+// What a simulation was asked for, and what it rests on: as JSON, and of a model on a cluster in
+// words.
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/study/scenario_request.h"
@@ -24,5 +27,17 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
                                           const ClusterSetup& setup);
 /// Below a heading, as wide as the terminal.
 void print_assumptions(const ScenarioRequest& request, const ClusterSetup& setup);
+
+/// What was resolved.
+Json config_json(const ScenarioRequest& request, const PreparedScenario& prepared);
+
+/// How it is run: lanes, transfers, contention.
+struct Assumption {
+  std::string_view key, text;
+};
+std::array<Assumption, 3> run_assumptions(const ScenarioRequest& request,
+                                          const PreparedScenario& prepared);
+/// What is assumed.
+Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& prepared);
 
 }  // namespace tandem::tools

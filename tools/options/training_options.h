@@ -1,12 +1,14 @@
 #pragma once
-// --backend, --transport and --storage: what trains, by what its devices hand one another what they
-// send, and what it stores. The rows are executor/backends.h's. --kernels and --products: which
-// code computes the products of matrices, and from which numbers.
+// What trains, as options. --backend, --transport and --storage: by what its devices hand one
+// another what they send, and what it stores; the rows are executor/backends.h's. --kernels and
+// --products: which code computes the products of matrices, and from which numbers. The optimizer
+// and its learning-rate schedule.
 
-#include <string>
+#include <cstdint>
 
 #include "core/memory/storage.h"
 #include "executor/backends.h"
+#include "executor/stage/optimizer.h"
 #include "tools/cli/options.h"
 
 namespace tandem::tools {
@@ -30,5 +32,14 @@ void add_kernel_options(Options& options);
 /// or machine does not have. `on_host`: else the backend rounds factors itself, whatever this
 /// processor can.
 void choose_kernels(const Options& options, bool on_host);
+
+/// What --optimizer names: adamw, momentum or sgd.
+OptimizerKind optimizer_kind(const OptionValue& value);
+
+/// --learning-rate, --lr-schedule and what goes with it, --weight-decay.
+void add_optimizer_options(Options& options);
+
+/// For a run of `steps` updates. Throws UsageError for an option that the schedule does not read.
+OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps);
 
 }  // namespace tandem::tools

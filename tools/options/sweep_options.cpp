@@ -1,13 +1,16 @@
-#include "tools/options/shard_options.h"
+#include "tools/options/sweep_options.h"
 
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/ascii.h"
+#include "core/text/output_place.h"
 #include "tools/cli/split.h"
 
 namespace tandem::tools {
@@ -76,8 +79,6 @@ Shard of_mpi() {
       "is set: this was not started by mpirun");
 }
 
-bool of_environment(const std::string& text) { return text == "slurm" || text == "mpi"; }
-
 }  // namespace
 
 Shard shard_of(const Options& options) {
@@ -88,22 +89,23 @@ Shard shard_of(const Options& options) {
   const auto [first, second] = halved(text, '/');
   const auto number = number_in<std::int64_t>(first), of = number_in<std::int64_t>(second);
   if (!number || !of || *number < 1 || *of > kMostShards || *number > *of) {
-    throw UsageError(
-        fmt::format("tandem sweep: --shard: expected K/N with K from 1 to N, slurm or mpi, found "
-                    "\"{}\"",
-                    text));
+    refuse(options,
+           "--shard: expected K/N with K from 1 to N, slurm or mpi, found "
+           "\"{}\"",
+           text);
   }
   return {static_cast<std::size_t>(*number), static_cast<std::size_t>(*of)};
 }
 
 std::string shard_path(const Options& options, const std::string& name, const Shard& shard) {
   std::string path = options.text(name);
-  if (options.has(name) && of_environment(options.text("shard")) &&
+  const std::string shards = options.text("shard");
+  if (options.has(name) && (shards == "slurm" || shards == "mpi") &&
       path.find(kPlace) == std::string::npos) {
-    throw UsageError(
-        fmt::format("tandem sweep: --{}: all shards would write \"{}\": name the shard in it, such "
-                    "as rows-{}.jsonl",
-                    name, path, kPlace));
+    refuse(options,
+           "--{}: all shards would write \"{}\": name the shard in it, such "
+           "as rows-{}.jsonl",
+           name, path, kPlace);
   }
   for (std::size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace))
     path.replace(at, kPlace.size(), std::to_string(shard.number));
@@ -114,6 +116,48 @@ std::vector<NamedFile> shard_outputs(const Options& options, const Shard& shard)
   std::vector<NamedFile> files = options.outputs();
   for (NamedFile& file : files) file.path = shard_path(options, file.title.substr(2), shard);
   return files;
+}
+
+void add_report_options(Options& options) {
+  options.group("Table, files and pictures")
+      .value("rank", "BY",
+             fmt::format("{}: the order of the table (default throughput)",
+                         fmt::join(names_of(sweep_metrics()), ", ")))
+      .value("top", "N", "rows of the table (default 20)")
+      .output("csv", "FILE", "write all rows as CSV")
+      .output("json-lines", "FILE", "write all rows, one JSON object a line")
+      .flag("picture",
+            "draw the ranked figure against memory, or with --over its best for each value of an "
+            "option")
+      .output("svg", "FILE", "write that picture as SVG")
+      .value("over", "OPTION", "the picture's horizontal axis: an option")
+      .value("by", "OPTION",
+             "one colour per value of this option in the picture (default: the first option that "
+             "is left)");
+}
+
+SweepReportRequest report_request(const Options& options, std::string csv, std::string svg) {
+  SweepReportRequest request{
+      .metric = sweep_metric(options.choice("rank", names_of(sweep_metrics()))),
+      .top = static_cast<std::size_t>(options.integer("top", 0, 1'000'000, 20)),
+      .table = !options.has("json"),
+      .picture = options.has("picture"),
+      .csv = std::move(csv),
+      .svg = std::move(svg),
+      .over = options.text("over"),
+      .by = options.text("by")};
+  for (const std::string& path : {request.csv, request.svg}) {
+    if (!path.empty()) check_can_write(path);
+  }
+  if (request.picture && !request.table)
+    throw UsageError("tandem sweep: give --picture or --json, not both");
+  for (const char* name : {"over", "by"}) {
+    if (options.has(name) && !request.picture && request.svg.empty())
+      throw UsageError(fmt::format("tandem sweep: --{} is for --picture or --svg", name));
+  }
+  if (!request.over.empty() && request.over == request.by)
+    throw UsageError("tandem sweep: --over and --by: expected two options");
+  return request;
 }
 
 }  // namespace tandem::tools
