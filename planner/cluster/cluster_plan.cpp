@@ -11,7 +11,6 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/lower/lower.h"
-#include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
 #include "planner/search/batch_work.h"
 #include "planner/search/candidates.h"

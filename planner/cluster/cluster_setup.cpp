@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/base/error.h"
 #include "core/memory/recomputed_layers.h"
 #include "core/model/catalog.h"
-#include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
 #include "simulator/cost/measured_layers.h"
 

@@ -4,8 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/base/table.h"
-#include "core/schedule/shape_error.h"
 
 namespace tandem {
 

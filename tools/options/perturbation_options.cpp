@@ -1,3 +1,4 @@
+#include "core/base/units.h"
 #include "tools/options/perturbation_options.h"
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
-#include "core/text/percent.h"
 #include "tools/cli/split.h"
 
 namespace tandem::tools {

@@ -1,3 +1,4 @@
+#include "core/base/units.h"
 #include "tools/options/scenario_options.h"
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <fmt/ranges.h>
 
 #include "core/files/read.h"
-#include "core/text/percent.h"
 #include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"
 #include "tools/cli/file_cache.h"

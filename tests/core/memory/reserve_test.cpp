@@ -1,5 +1,6 @@
 // What of a device's memory is left, and shares and counts as people write them.
 
+#include "core/base/units.h"
 #include "core/memory/reserve.h"
 
 #include <limits>
@@ -7,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "core/text/count_text.h"
-#include "core/text/percent.h"
 
 namespace tandem {
 namespace {
