@@ -1,8 +1,6 @@
 // Filling and draining as the authors of Pipeline Parallelism with Controllable Memory (arXiv
 // 2405.15362) write them. What is idle then is filled from behind.
 
-#include <algorithm>
-#include <array>
 #include <deque>
 #include <utility>
 

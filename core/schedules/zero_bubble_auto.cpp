@@ -3,12 +3,8 @@
 // three choices that are tried both ways; the best of the eight orders and the handcrafted ones
 // counts.
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/progress.h"
@@ -19,7 +15,6 @@ namespace tandem {
 
 namespace {
 
-/// The choices.
 struct ZeroBubblePolicy {
   bool waits_before_backward = true;  // forwards ahead only as far as they end before the backward
   bool backward_first = true;         // a forward waits where the next device has enough of them

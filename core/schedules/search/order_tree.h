@@ -10,7 +10,6 @@
 
 namespace tandem {
 
-/// An order, and how long it takes.
 struct FoundOrder {
   Words words;
   std::int64_t makespan = 0;
