@@ -1,7 +1,5 @@
 #include "executor/cpu/gemm.h"
 
-#include <vector>
-
 #include "executor/cpu/gemm_blocked.h"
 
 namespace tandem::cpu {

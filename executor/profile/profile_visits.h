@@ -186,7 +186,6 @@ std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
   return all;
 }
 
-/// Of the layers, as the profile's rows.
 inline std::vector<LayerCost> layer_costs(const std::map<std::int32_t, Means>& measured) {
   std::vector<LayerCost> rows;
   for (const auto& [size, means] : measured) {
