@@ -121,12 +121,10 @@ class DevicesAtOnce {
         if (device == 0 && i >= 0) tick_();
       });
     }
-    guarded([&] { add(mine); });
-  }
-
-  void add(const Tallies& mine) {
-    const std::lock_guard lock(mutex_);
-    all_.push_back(mine);
+    guarded([&] {
+      const std::lock_guard lock(mutex_);
+      all_.push_back(std::move(mine));
+    });
   }
 
   void fail() {

@@ -7,8 +7,8 @@
 
 #include <cuda_runtime.h>
 
-#include "executor/cuda/runtime/check.h"
 #include "executor/cuda/kernels/gpu_grid.h"
+#include "executor/cuda/runtime/check.h"
 
 namespace tandem::cuda {
 
