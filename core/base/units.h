@@ -1,5 +1,5 @@
 #pragma once
-// Durations (integer nanoseconds), byte counts, rates and shares: parsed from and printed for people.
+// Durations, byte counts, rates and shares: parsed from and printed for people.
 // Everywhere in tandem time is int64 nanoseconds: exact, associative, 292 years of range.
 
 #include <chrono>

@@ -1,4 +1,3 @@
-#include "core/base/units.h"
 #include "tools/options/perturbation_options.h"
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "tools/cli/split.h"
 
 namespace tandem::tools {

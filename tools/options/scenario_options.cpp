@@ -1,4 +1,3 @@
-#include "core/base/units.h"
 #include "tools/options/scenario_options.h"
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/units.h"
 #include "core/files/read.h"
 #include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"

@@ -17,7 +17,7 @@
 
 #include "core/base/progress.h"
 #include "core/schedules/common.h"
-#include "core/schedules/search/order_problem.h"
+#include "core/schedules/order_problem.h"
 #include "core/schedules/search/partial_order.h"
 
 namespace tandem {

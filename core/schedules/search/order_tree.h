@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "core/schedules/order_problem.h"
 #include "core/schedules/search/order_bound.h"
-#include "core/schedules/search/order_problem.h"
 #include "core/schedules/search/search_meter.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/schedules/search/order_problem.h"
+#include "core/schedules/order_problem.h"
 
 namespace tandem {
 

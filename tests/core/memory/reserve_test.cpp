@@ -1,12 +1,12 @@
 // What of a device's memory is left, and shares and counts as people write them.
 
-#include "core/base/units.h"
 #include "core/memory/reserve.h"
 
 #include <limits>
 
 #include <gtest/gtest.h>
 
+#include "core/base/units.h"
 #include "core/text/count_text.h"
 
 namespace tandem {
