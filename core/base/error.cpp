@@ -1,7 +1,6 @@
 #include "core/base/error.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <numeric>
 
 #include <fmt/format.h>

@@ -78,6 +78,13 @@ class InputError : public Error {
   std::vector<Diagnostic> diagnostics_;
 };
 
+/// Sizes that don't go together, such as more pipelines than devices, or a batch that does not
+/// divide: refusals that a product of values can't do without.
+class ShapeError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 /// Well-formed, but can't be: does not fit, no plan, a schedule that would deadlock.
 using InfeasibleError = ErrorOf<ExitCode::infeasible>;
 

@@ -8,11 +8,21 @@
 #include <string_view>
 
 #include "core/base/hash.h"
-#include "core/base/split_mix.h"
 
 namespace tandem {
 
-/// A bijection of 64 bits that mixes well.
+// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+// 2014): the n-th number of a stream is split_mix(stream + n · kSplitMixGamma).
+inline constexpr std::uint64_t kSplitMixGamma = 0x9e3779b97f4a7c15u;
+
+/// A bijection of 64 bits that mixes well; 0 stays 0.
+constexpr std::uint64_t split_mix(std::uint64_t bits) {
+  bits = (bits ^ (bits >> 30u)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27u)) * 0x94d049bb133111ebu;
+  return bits ^ (bits >> 31u);
+}
+
+/// The same, but for 0.
 constexpr std::uint64_t mix(std::uint64_t bits) { return split_mix(bits + kSplitMixGamma); }
 
 /// The random bits of element `counter` of the stream that (seed, key) names.
@@ -20,7 +30,6 @@ constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t key, std::
   return mix(mix(mix(seed) ^ key) ^ counter);
 }
 
-/// A key from a name.
 constexpr std::uint64_t key_of(std::string_view name) { return hash_of_text(name); }
 
 /// In (0, 1), from the upper 52 bits.

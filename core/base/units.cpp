@@ -1,7 +1,6 @@
 #include "core/base/units.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <span>
 
@@ -173,6 +172,14 @@ std::optional<double> parse_rate(std::string_view text) {
   const double rate = *value * (static_cast<double>(quantity->unit_size) / kBitsPerByte);
   if (!std::isfinite(rate)) return std::nullopt;
   return rate;
+}
+
+std::optional<double> parse_percent(std::string_view text) {
+  if (!text.ends_with('%')) return std::nullopt;
+  text.remove_suffix(1);
+  const auto percent = number_in<double>(text);
+  if (!percent || !std::isfinite(*percent) || *percent < 0.0) return std::nullopt;
+  return *percent / 100.0;
 }
 
 std::string print_duration(Duration duration) {

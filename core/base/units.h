@@ -1,5 +1,5 @@
 #pragma once
-// Durations (integer nanoseconds), byte counts and rates: parsed from and printed for people.
+// Durations, byte counts, rates and shares: parsed from and printed for people.
 // Everywhere in tandem time is int64 nanoseconds: exact, associative, 292 years of range.
 
 #include <chrono>
@@ -24,6 +24,9 @@ std::optional<Bytes> parse_bytes(std::string_view text);
 /// "100Gb/s", "12.5 GB/s" → bytes per second. Units: Kb/s Mb/s Gb/s KB/s MB/s GB/s KiB/s MiB/s
 /// GiB/s B/s.
 std::optional<double> parse_rate(std::string_view text);
+
+/// "5%", "0.5%" → 0.05, 0.005. Empty when there is no sign, or no number from 0 on.
+std::optional<double> parse_percent(std::string_view text);
 
 /// Four significant digits with the largest fitting unit: "2.1 ms", "999 ns".
 std::string print_duration(Duration duration);

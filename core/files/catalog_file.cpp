@@ -1,6 +1,5 @@
 // The catalogue, put into the binary by the assembler, and its reader. TANDEM_CATALOG: its file.
 
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 #include "core/files/costs_file.h"
 
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

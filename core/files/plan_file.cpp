@@ -1,10 +1,7 @@
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,7 +12,6 @@
 #include "core/files/schedule_request_json.h"
 #include "core/schedule/options.h"
 #include "core/text/files.h"
-#include "core/text/json_reader.h"
 #include "core/text/json_text.h"
 
 namespace tandem {

@@ -1,15 +1,12 @@
 #include "core/files/profile_file.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +14,6 @@
 #include "core/files/model_file.h"
 #include "core/files/read.h"
 #include "core/text/files.h"
-#include "core/text/json_reader.h"
 #include "core/text/json_text.h"
 
 namespace tandem {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -118,14 +116,11 @@ bool is_class_of(std::string_view name, const Family& family) {
          name.starts_with("DoubleHeads");
 }
 
-const Family* family_named(std::string_view name) {
-  const auto found = std::ranges::find(kFamilies, name, &Family::type);
-  return found == kFamilies.end() ? nullptr : &*found;
-}
-
-const Refusal* refusal_named(std::string_view name) {
-  const auto found = std::ranges::find(kRefusals, name, &Refusal::type);
-  return found == kRefusals.end() ? nullptr : &*found;
+/// Null: none is of this type.
+template <class Rows>
+const auto* row_of(const Rows& rows, std::string_view type) {
+  const auto found = std::ranges::find(rows, type, &Rows::value_type::type);
+  return found == rows.end() ? nullptr : &*found;
 }
 
 /// Of the text of a model, whose part in a file of several is named such as "gemma3_text".
@@ -152,10 +147,10 @@ Source source_of(const JsonReader& root) {
   part.any_object();
   source.text = part;
   const std::string type = type_of(part);
-  const bool is_known = family_named(type) != nullptr || refusal_named(type) != nullptr;
-  const bool whole_is =
-      family_named(source.type) != nullptr || refusal_named(source.type) != nullptr;
-  if (type.empty() || (whole_is && !is_known)) return source;
+  const auto is_known = [](std::string_view one) {
+    return row_of(kFamilies, one) != nullptr || row_of(kRefusals, one) != nullptr;
+  };
+  if (type.empty() || (is_known(source.type) && !is_known(type))) return source;
   source.named = part;
   source.type = type;
   return source;
@@ -184,7 +179,7 @@ const Family* llama_like(const JsonReader& text) {
   const bool has_experts = std::any_of(members.begin(), members.end(), [](const auto& member) {
     return member.first.find("expert") != std::string::npos;
   });
-  return has_keys && !has_experts ? family_named("llama") : nullptr;
+  return has_keys && !has_experts ? row_of(kFamilies, "llama") : nullptr;
 }
 
 /// Null where there is none, which is diagnosed.
@@ -203,9 +198,9 @@ const Family* family_of(const Source& source, const std::string& class_name,
         "a class of a family that is known, or \"model_type\" besides");
     return nullptr;
   }
-  if (const Family* family = family_named(source.type)) return family;
+  if (const Family* family = row_of(kFamilies, source.type)) return family;
   const JsonReader type = source.named["model_type"];
-  if (const Refusal* refusal = refusal_named(source.type)) {
+  if (const Refusal* refusal = row_of(kRefusals, source.type)) {
     diagnose_refused(source, *refusal);
     return nullptr;
   }

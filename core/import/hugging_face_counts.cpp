@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdint>
 
 #include "core/files/model_file.h"
 #include "core/import/hugging_face.h"

@@ -1,8 +1,5 @@
 #include "core/import/models.h"
 
-#include <utility>
-#include <variant>
-
 #include "core/files/model_file.h"
 #include "core/import/importers.h"
 #include "core/text/files.h"

@@ -4,13 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <numeric>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -69,7 +64,6 @@ bool is_gpu(std::string_view name) {
   return WordReader::take_digits(name).size() > 0 && name.empty();
 }
 
-/// Reads the table.
 class LinkTable {
  public:
   LinkTable(std::string_view text, std::string_view file) : in_(text, file) {
@@ -201,7 +195,6 @@ class LinkTable {
   std::vector<std::pair<WordPlace, std::string_view>> names_;
 };
 
-/// The device of all GPUs.
 const DeviceSpec& device_of(LinkTable& table, const std::string& file, const DeviceSpec* gpu) {
   if (gpu != nullptr) return *gpu;
   if (table.names().empty()) ask_for_gpu(file, "nvidia-smi topo -m names no GPU");
@@ -218,7 +211,6 @@ const DeviceSpec& device_of(LinkTable& table, const std::string& file, const Dev
   return *find_device(gpu_of_driver(first)->device);
 }
 
-/// Puts the node together.
 class NodeOfTable {
  public:
   NodeOfTable(LinkTable& table, const GpuLinks& gpu, const DeviceSpec& device)

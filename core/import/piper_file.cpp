@@ -2,10 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <ranges>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

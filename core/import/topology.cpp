@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
-#include "core/files/read.h"
 #include "core/import/importers.h"
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"

@@ -80,7 +80,6 @@ bool is_nvidia_smi(std::string_view text);
 bool is_nccl_xml(std::string_view text);
 bool is_astra_sim(std::string_view text);
 
-/// The readers.
 ClusterSpec parse_nvidia_smi(const std::string& file, std::string_view text, const DeviceSpec* gpu);
 ClusterSpec parse_nccl_xml(const std::string& file, std::string_view text, const DeviceSpec* gpu);
 ClusterSpec parse_astra_sim(const std::string& file, std::string_view text, const DeviceSpec* gpu);

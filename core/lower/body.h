@@ -61,7 +61,7 @@ struct OpNode {
 /// An op that its devices run together.
 struct Sum {
   NodeId node = kNone;
-  std::vector<DeviceId> devices;  // ascending, each once
+  std::vector<DeviceId> devices;    // ascending, each once
   std::vector<ReplicaId> replicas;  // its participants
 };
 
@@ -144,40 +144,30 @@ struct Body {
 /// an invariant (core/schedule/schedule.h) that needs no dependencies to see.
 Body ops_of(const Schedule& schedule);
 
-/// Which node does what for a stage and a residue. Throws InputError when something is missing or
-/// there twice.
+/// A node for each replica and residue; kNone: there is none. Empty: there are none at all.
+struct NodeTable {
+  std::int32_t m = 1;
+  std::vector<NodeId> nodes{};
+
+  std::size_t cell(ReplicaId replica, std::int32_t residue) const {
+    return index(replica) * at(m) + at(residue);
+  }
+  NodeId operator()(ReplicaId replica, std::int32_t residue) const {
+    return nodes.empty() ? kNone : nodes[cell(replica, residue)];
+  }
+};
+
+/// Which node does what for a stage and a residue.
 class OpIndex {
  public:
+  /// Throws InputError when something is missing or there twice.
   OpIndex(const Schedule& schedule, const Body& body);
 
-  NodeId forward(ReplicaId replica, std::int32_t residue) const {
-    return forward_[cell(replica, residue)];
-  }
-  NodeId recompute(ReplicaId replica, std::int32_t residue) const {
-    return recompute_.empty() ? kNone : recompute_[cell(replica, residue)];
-  }
-  NodeId input_gradient(ReplicaId replica, std::int32_t residue) const {
-    return input_gradient_[cell(replica, residue)];
-  }
-  NodeId weight_gradient(ReplicaId replica, std::int32_t residue) const {
-    return weight_gradient_[cell(replica, residue)];
-  }
+  NodeTable forward, recompute, input_gradient, weight_gradient, evict, load;
+  NodeTable validation;  // of the update whose last microbatch has the residue
   /// The sum whose update's last microbatch has this residue.
   NodeId sum(OpKind kind, ReplicaId replica, std::int32_t residue) const {
-    const std::vector<NodeId>& table = sums_[index(kind)];
-    return table.empty() ? kNone : table[cell(replica, residue)];
-  }
-  /// Whether any stash is evicted at all; and who does, and who brings it back.
-  bool evicts() const { return !evict_.empty(); }
-  NodeId evict(ReplicaId replica, std::int32_t residue) const {
-    return evict_.empty() ? kNone : evict_[cell(replica, residue)];
-  }
-  NodeId load(ReplicaId replica, std::int32_t residue) const {
-    return load_.empty() ? kNone : load_[cell(replica, residue)];
-  }
-  /// The validate of the update whose last microbatch has this residue.
-  NodeId validation(ReplicaId replica, std::int32_t residue) const {
-    return validation_.empty() ? kNone : validation_[cell(replica, residue)];
+    return sums_[index(kind)](replica, residue);
   }
   /// Nodes of the stage's updates in the order of the microbatches they cover, and the place there
   /// of a residue's.
@@ -185,10 +175,8 @@ class OpIndex {
   std::int32_t update_covering(ReplicaId replica, std::int32_t residue) const;
 
  private:
-  std::size_t cell(ReplicaId replica, std::int32_t residue) const {
-    return index(replica) * at(m_) + at(residue);
-  }
-  void record(std::vector<NodeId>& table, const Op& op, NodeId node);
+  NodeId& place(NodeTable& table, ReplicaId replica, std::int32_t residue) const;
+  void record(NodeTable& table, const Op& op, NodeId node) const;
   void record_updates();
   void check_complete() const;
   void check_evictions() const;
@@ -196,10 +184,7 @@ class OpIndex {
   const Schedule& schedule_;
   const Body& body_;
   const std::int32_t m_;
-  std::vector<NodeId> forward_, recompute_, input_gradient_, weight_gradient_;
-  std::vector<NodeId> validation_;                  // empty: there are none
-  std::vector<NodeId> evict_, load_;                // both empty: there are none
-  std::array<std::vector<NodeId>, kOpKinds> sums_;  // empty: no op of the kind
+  std::array<NodeTable, kOpKinds> sums_;
   Table<ReplicaId, std::vector<NodeId>> updates_;
 };
 

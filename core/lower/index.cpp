@@ -139,49 +139,45 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
       body_(body),
       m_(schedule.microbatches),
       updates_(schedule.placement.replicas()) {
-  const std::size_t cells = schedule.placement.replicas() * at(m_);
-  for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->assign(cells, kNone);
   for (std::size_t i = 0; i < body.ops.size(); ++i) {
     const Op& op = body.ops[i].op;
     const auto node = static_cast<NodeId>(i);
-    if (op.kind == OpKind::forward) record(forward_, op, node);
-    if (op.kind == OpKind::recompute) {
-      recompute_.resize(cells, kNone);
-      record(recompute_, op, node);
-    }
-    if (makes_input_gradient(op.kind)) record(input_gradient_, op, node);
-    if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
+    if (op.kind == OpKind::forward) record(forward, op, node);
+    if (op.kind == OpKind::recompute) record(recompute, op, node);
+    if (makes_input_gradient(op.kind)) record(input_gradient, op, node);
+    if (makes_weight_gradient(op.kind)) record(weight_gradient, op, node);
     if (op.kind == OpKind::update) updates_[op.replica].push_back(node);
-    if (op.kind == OpKind::validate) {
-      validation_.resize(cells, kNone);
-      validation_[cell(op.replica, split(op.microbatch, m_).residue)] = node;
-    }
-    if (!moves_stash(op.kind)) continue;
-    evict_.resize(cells, kNone);
-    load_.resize(cells, kNone);
-    record(op.kind == OpKind::evict ? evict_ : load_, op, node);
+    if (op.kind == OpKind::validate)
+      place(validation, op.replica, split(op.microbatch, m_).residue) = node;
+    if (moves_stash(op.kind)) record(op.kind == OpKind::evict ? evict : load, op, node);
   }
   for (const Sum& sum : body.sums) {
     const Op& op = body.ops[at(sum.node)].op;
-    std::vector<NodeId>& table = sums_[index(op.kind)];
-    table.resize(cells, kNone);
     for (const ReplicaId replica : sum.replicas)
-      table[cell(replica, split(op.microbatch, m_).residue)] = sum.node;
+      place(sums_[index(op.kind)], replica, split(op.microbatch, m_).residue) = sum.node;
   }
   record_updates();
   check_complete();
-  if (evicts()) check_evictions();
+  check_evictions();
 }
 
-inline void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
+inline NodeId& OpIndex::place(NodeTable& table, ReplicaId replica, std::int32_t residue) const {
+  if (table.nodes.empty()) {
+    table.m = m_;
+    table.nodes.assign(schedule_.placement.replicas() * at(m_), kNone);
+  }
+  return table.nodes[table.cell(replica, residue)];
+}
+
+inline void OpIndex::record(NodeTable& table, const Op& op, NodeId node) const {
   const std::int32_t last = split(op.microbatch, m_).residue;
   for (std::int32_t residue = last; residue > last - op.span; --residue) {
-    NodeId& place = table[cell(op.replica, residue)];
-    if (place != kNone) {
+    NodeId& before = place(table, op.replica, residue);
+    if (before != kNone) {
       reject(schedule_, "stage {} has {} of microbatch {} twice", index(op.replica), name(op.kind),
              residue);
     }
-    place = node;
+    before = node;
   }
 }
 
@@ -220,15 +216,15 @@ void OpIndex::check_complete() const {
   for (const ReplicaId replica : ids(placement.stage)) {
     std::uint16_t* of_stage = seen.data() + index(placement.stage[replica]) * at(m_);
     for (std::int32_t residue = 0; residue < m_; ++residue) {
-      const bool forward = forward_[cell(replica, residue)] != kNone;
-      if (forward != (input_gradient_[cell(replica, residue)] != kNone) ||
-          forward != (weight_gradient_[cell(replica, residue)] != kNone)) {
+      const bool is_there = forward(replica, residue) != kNone;
+      if (is_there != (input_gradient(replica, residue) != kNone) ||
+          is_there != (weight_gradient(replica, residue) != kNone)) {
         reject(schedule_,
                "stage {} has only a part of microbatch {}: forward, input- and "
                "weight-gradient belong together",
                index(replica), residue);
       }
-      if (forward) ++of_stage[residue];
+      if (is_there) ++of_stage[residue];
     }
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
@@ -240,6 +236,7 @@ void OpIndex::check_complete() const {
 }
 
 void OpIndex::check_evictions() const {
+  if (evict.nodes.empty() && load.nodes.empty()) return;
   for (const ReplicaId replica : ids(schedule_.placement.stage)) {
     for (std::int32_t residue = 0; residue < m_; ++residue) {
       const bool evicted = evict(replica, residue) != kNone,

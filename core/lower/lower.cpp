@@ -1,13 +1,9 @@
 #include "core/lower/lower.h"
 
-#include <algorithm>
-#include <array>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

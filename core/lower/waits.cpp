@@ -13,14 +13,12 @@ namespace tandem::lowering {
 
 namespace {
 
-class Connector {
- public:
-  Connector(const Schedule& schedule, const OpIndex& index, Body& body)
-      : schedule_(schedule),
-        placement_(schedule.placement),
-        m_(schedule.microbatches),
-        index_(index),
-        body_(body) {}
+struct Connector {
+  const Schedule& schedule_;
+  const OpIndex& index_;
+  Body& body_;
+  const Placement& placement_ = schedule_.placement;
+  const std::int32_t m_ = schedule_.microbatches;
 
   void connect() {
     body_.transfers.reserve(2 * placement_.edges.size() * at(m_));
@@ -30,10 +28,9 @@ class Connector {
     }
     for (std::size_t node = 0; node < body_.ops.size(); ++node)
       add_local_waits(static_cast<NodeId>(node));
-    if (index_.evicts()) take_turns();
+    if (!index_.evict.nodes.empty()) take_turns();
   }
 
- private:
   const Op& op(NodeId node) const { return body_.ops[at(node)].op; }
   Split place(NodeId node) const { return split(op(node).microbatch, m_); }
 
@@ -244,12 +241,6 @@ class Connector {
     const std::int32_t maker_body = batches - place(maker).batch;
     add_wait({self, maker, lag_of(maker, self, -at_batch.batch - maker_body)});
   }
-
-  const Schedule& schedule_;
-  const Placement& placement_;
-  const std::int32_t m_;
-  const OpIndex& index_;
-  Body& body_;
 };
 
 /// Waits by their consumers, in their own order.
@@ -270,7 +261,7 @@ ByNode by_consumer(const std::vector<NodeWait>& waits, std::size_t nodes) {
 }  // namespace
 
 void connect(const Schedule& schedule, const OpIndex& index, Body& body) {
-  Connector(schedule, index, body).connect();
+  Connector{schedule, index, body}.connect();
   body.waits_of = by_consumer(body.waits, body.ops.size());
 }
 

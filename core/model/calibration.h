@@ -46,32 +46,26 @@ inline constexpr double kLeastFraction = 1e-3;  // of something
 inline constexpr double kLeastTime = 1e-9, kMostTime = 10.0;
 inline constexpr double kLeastCount = 1e-3, kMostCount = 1e3;
 
+inline constexpr std::array<CalibrationConstant, 10> kConstants{{
+    {"product_fraction", &Calibration::product_fraction, kLeastFraction, 1.0,
+     "of peak flops, by products"},
+    {"product_s", &Calibration::product_s, kLeastTime, kMostTime, "s more for a product"},
+    {"memory_fraction", &Calibration::memory_fraction, kLeastFraction, 1.0, "of the memory's rate"},
+    {"link_fraction", &Calibration::link_fraction, kLeastFraction, 1.0, "of a link's rate"},
+    {"sum_s", &Calibration::sum_s, kLeastTime, kMostTime,
+     "s more for a sum within a layer, for each device but one"},
+    {"transfer_s", &Calibration::transfer_s, kLeastTime, kMostTime, "s more for a transfer"},
+    {"launch_s", &Calibration::launch_s, kLeastTime, kMostTime, "s of the host for a kernel"},
+    {"unfused_launches", &Calibration::unfused_launches, kLeastCount, kMostCount,
+     "kernels more where softmax can't be fused"},
+    {"loss_passes", &Calibration::loss_passes, kLeastCount, kMostCount,
+     "passes of the loss over the logits, each way"},
+    {"batch_s", &Calibration::batch_s, kLeastTime, kMostTime, "s of each device for a batch"},
+}};
+
 }  // namespace calibration
 
-inline constexpr std::array kCalibrationConstants{
-    CalibrationConstant{"product_fraction", &Calibration::product_fraction,
-                        calibration::kLeastFraction, 1.0, "of peak flops, by products"},
-    CalibrationConstant{"product_s", &Calibration::product_s, calibration::kLeastTime,
-                        calibration::kMostTime, "s more for a product"},
-    CalibrationConstant{"memory_fraction", &Calibration::memory_fraction,
-                        calibration::kLeastFraction, 1.0, "of the memory's rate"},
-    CalibrationConstant{"link_fraction", &Calibration::link_fraction, calibration::kLeastFraction,
-                        1.0, "of a link's rate"},
-    CalibrationConstant{"sum_s", &Calibration::sum_s, calibration::kLeastTime,
-                        calibration::kMostTime,
-                        "s more for a sum within a layer, for each device but one"},
-    CalibrationConstant{"transfer_s", &Calibration::transfer_s, calibration::kLeastTime,
-                        calibration::kMostTime, "s more for a transfer"},
-    CalibrationConstant{"launch_s", &Calibration::launch_s, calibration::kLeastTime,
-                        calibration::kMostTime, "s of the host for a kernel"},
-    CalibrationConstant{"unfused_launches", &Calibration::unfused_launches,
-                        calibration::kLeastCount, calibration::kMostCount,
-                        "kernels more where softmax can't be fused"},
-    CalibrationConstant{"loss_passes", &Calibration::loss_passes, calibration::kLeastCount,
-                        calibration::kMostCount, "passes of the loss over the logits, each way"},
-    CalibrationConstant{"batch_s", &Calibration::batch_s, calibration::kLeastTime,
-                        calibration::kMostTime, "s of each device for a batch"},
-};
+inline constexpr auto& kCalibrationConstants = calibration::kConstants;
 static_assert(kCalibrationConstants.size() <= 16, "few enough to be held to what they predict");
 
 /// The least and the most of what a fit has seen.

@@ -149,16 +149,12 @@ class Cluster::Search {
       if (passes(edge)) visit(edge);
     };
     if (through_ == Through::any_group) {
-      for (const Edge& edge : edges) take(edge);
+      std::ranges::for_each(edges, take);
       return;
     }
-    for (const std::uint32_t group : allowed_) {
-      std::ranges::for_each(std::ranges::equal_range(edges, group, {},
-                                                     [&](const Edge& edge) {
-                                                       return cluster_.vertices_[edge.to].group;
-                                                     }),
-                            take);
-    }
+    const auto group_of = [&](const Edge& edge) { return cluster_.vertices_[edge.to].group; };
+    for (const std::uint32_t group : allowed_)
+      std::ranges::for_each(std::ranges::equal_range(edges, group, {}, group_of), take);
   }
 
   /// The most that the slowest link of any way takes; 0: there is none.

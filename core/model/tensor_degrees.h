@@ -14,7 +14,6 @@ namespace tandem {
 /// A profile for each tensor degree at which layers were measured; all of one machine and model.
 using TensorProfiles = std::map<std::int32_t, Profile>;
 
-/// Measured degrees around one.
 struct TensorDegrees {
   std::int32_t below = 1, above = 1;  // equal: it was measured
   double share = 0.0;                 // of the way from the one to the other

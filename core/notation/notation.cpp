@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -33,27 +34,18 @@ std::string print_name(const std::string& name) {
   return text + "\"";
 }
 
-/// The staleness that all ops of `order` that read weights have in common; empty: there are none,
-/// or it differs.
-std::optional<std::uint16_t> common_staleness(const std::vector<Op>& order, bool& differs) {
+/// The staleness that all ops that read weights have in common; empty: there are none, or it
+/// differs.
+std::optional<std::uint16_t> common_staleness(std::span<const std::vector<Op>> orders) {
   std::optional<std::uint16_t> common;
-  for (const Op& op : order) {
-    if (!reads_weights(op.kind)) continue;
-    if (!common) common = op.staleness;
-    if (*common != op.staleness) differs = true;
+  for (const std::vector<Op>& order : orders) {
+    for (const Op& op : order) {
+      if (!reads_weights(op.kind)) continue;
+      if (common.value_or(op.staleness) != op.staleness) return std::nullopt;
+      common = op.staleness;
+    }
   }
-  return differs ? std::nullopt : common;
-}
-
-std::uint16_t common_staleness(const Schedule& schedule) {
-  std::optional<std::uint16_t> common;
-  for (const std::vector<Op>& order : schedule.order) {
-    bool differs = false;
-    const auto of_line = common_staleness(order, differs);
-    if (differs || (common && of_line && *common != *of_line)) return 0;
-    if (of_line) common = of_line;
-  }
-  return common.value_or(0);
+  return common;
 }
 
 class Printer {
@@ -72,8 +64,7 @@ class Printer {
       replicas_on_[placement_.device[replica]].push_back(replica);
     for (const DeviceId device : ids(schedule_.order)) {
       const std::vector<Op>& order = schedule_.order[device];
-      bool differs = false;
-      staleness_ = common_staleness(order, differs).value_or(default_staleness_);
+      staleness_ = common_staleness({&order, 1}).value_or(default_staleness_);
       text_ += fmt::format("{:>{}}", index(device), digits);
       if (staleness_ != default_staleness_) text_ += fmt::format(" ~{}", staleness_);
       text_ += " |";
@@ -98,7 +89,7 @@ class Printer {
     text_ = fmt::format("# {}  devices {}  microbatches {}", print_name(schedule_.name),
                         placement_.devices, schedule_.microbatches);
     if (schedule_.width != 1) text_ += fmt::format("  width {}", schedule_.width);
-    default_staleness_ = common_staleness(schedule_);
+    default_staleness_ = common_staleness(schedule_.order.rows()).value_or(0);
     if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);
     text_ += '\n';
     if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices)
@@ -127,14 +118,10 @@ class Printer {
   }
 
   void print_edges() {
-    std::size_t next = 0;
-    const bool chain =
-        placement_.edges.size() + 1 == placement_.replicas() &&
-        std::all_of(placement_.edges.begin(), placement_.edges.end(), [&](Placement::Edge edge) {
-          ++next;
-          return index(edge.from) == next - 1 && index(edge.to) == next;
-        });
-    if (chain) return;
+    std::vector<Placement::Edge> chain;
+    for (std::size_t next = 1; next < placement_.replicas(); ++next)
+      chain.push_back({id_at<ReplicaId>(next - 1), id_at<ReplicaId>(next)});
+    if (placement_.edges == chain) return;
     text_ += "# edges";
     if (placement_.edges.empty()) text_ += " none";
     for (const Placement::Edge& edge : placement_.edges)

@@ -5,12 +5,10 @@
 #include <limits>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/base/error.h"
 #include "core/notation/notation.h"
 #include "core/notation/notation_words.h"
 
@@ -402,28 +400,24 @@ Schedule parse_schedule(std::string_view text, std::string_view file) {
   WordReader in(text, file);
   Schedule schedule;
   HeaderParser header(in, schedule);
-  bool more = in.next_line();
-  for (; more; more = in.next_line()) {
-    if (in.at_end()) continue;
-    if (!in.rest().starts_with('#')) break;
-    in.skip(1);
-    try {
-      header.read_line();
-    } catch (const BadWord&) {  // the next line may be good
-    }
-  }
-  header.finish();
+  std::optional<OrderParser> order;
   // Ops are meant for a placement: without one every op would be a diagnostic.
-  in.finish();
-  OrderParser order(in, schedule, header.staleness());
-  for (; more; more = in.next_line()) {
-    if (in.at_end()) continue;
-    try {
-      order.read_line();
-    } catch (const BadWord&) {  // the next line may be good
+  const auto end_header = [&] {
+    header.finish();
+    in.finish();
+    order.emplace(in, schedule, header.staleness());
+  };
+  in.each_line([&] {
+    if (in.at_end()) return;
+    if (!order && in.rest().starts_with('#')) {
+      in.skip(1);
+      return header.read_line();
     }
-  }
-  order.finish();
+    if (!order) end_header();
+    order->read_line();
+  });
+  if (!order) end_header();
+  order->finish();
   in.finish();
   return schedule;
 }

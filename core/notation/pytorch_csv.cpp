@@ -5,12 +5,10 @@
 #include <map>
 #include <optional>
 #include <tuple>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/schedules/common.h"
 #include "core/text/csv.h"

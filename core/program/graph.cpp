@@ -1,7 +1,6 @@
 #include "core/program/graph.h"
 
 #include <algorithm>
-#include <vector>
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/howard_cycle_ratio.hpp>

@@ -1,7 +1,6 @@
 #include "core/schedule/options.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -145,30 +144,26 @@ class OptionParser {
   ScheduleRequest& request_;
 };
 
-/// A member as text.
 struct OptionPrinter {
   const Request& request;
+  std::int64_t times;
 
   template <class Whole>
-  std::string operator()(Member<Whole> member, std::int64_t times) const {
+  std::string operator()(Member<Whole> member) const {
     return fmt::format("{}", request.*member / times);
   }
-  std::string operator()(Member<std::optional<std::int64_t>> member, std::int64_t) const {
+  std::string operator()(Member<std::optional<std::int64_t>> member) const {
     return request.*member ? fmt::format("{}", *(request.*member)) : std::string();
   }
-  std::string operator()(Member<bool> member, std::int64_t) const {
-    return request.*member ? "yes" : "no";
-  }
-  std::string operator()(Member<Recompute> member, std::int64_t) const {
-    return name(request.*member);
-  }
-  std::string operator()(Member<std::vector<std::uint16_t>> member, std::int64_t) const {
+  std::string operator()(Member<bool> member) const { return request.*member ? "yes" : "no"; }
+  std::string operator()(Member<Recompute> member) const { return name(request.*member); }
+  std::string operator()(Member<std::vector<std::uint16_t>> member) const {
     return fmt::format("{}", fmt::join(request.*member, "-"));
   }
-  std::string operator()(Member<std::vector<double>> member, std::int64_t) const {
+  std::string operator()(Member<std::vector<double>> member) const {
     return fmt::format("{}", fmt::join(request.*member, ","));
   }
-  std::string operator()(Member<std::optional<Duration>> member, std::int64_t) const {
+  std::string operator()(Member<std::optional<Duration>> member) const {
     return request.*member ? fmt::format("{}ns", (request.*member)->count()) : std::string();
   }
 };
@@ -213,8 +208,7 @@ void copy_option(const ScheduleOption& option, const ScheduleRequest& from, Sche
 }
 
 std::string option_text(const ScheduleOption& option, const ScheduleRequest& request) {
-  return std::visit([&](auto member) { return OptionPrinter{request}(member, option.times); },
-                    option.member);
+  return std::visit(OptionPrinter{request, option.times}, option.member);
 }
 
 const ScheduleOption* option_not_taken(const ScheduleTraits& traits,

@@ -72,7 +72,6 @@ bool is_unset(const ScheduleOption& option, const ScheduleRequest& request);
 std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
                                         ScheduleRequest& request);
 
-/// Gives `to` what `from` holds there.
 void copy_option(const ScheduleOption& option, const ScheduleRequest& from, ScheduleRequest& to);
 
 /// What parse_option() takes for what the request holds: "4", "2-1-1", "1500000000ns"; of a flag

@@ -1,6 +1,5 @@
 #include "core/schedule/schedule.h"
 
-#include <array>
 #include <limits>
 
 #include <fmt/format.h>

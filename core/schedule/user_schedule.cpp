@@ -1,7 +1,6 @@
 #include "core/schedule/user_schedule.h"
 
 #include <algorithm>
-#include <vector>
 
 #include <fmt/format.h>
 

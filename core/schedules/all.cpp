@@ -10,20 +10,21 @@ using Asked = const ScheduleRequest&;
 // Built once, in functions: aliases and options are lists of any length, which g++ 12 takes in no
 // constexpr row.
 Rows baseline_rows() {
+  const auto one_at_a_time = [](Asked request) { return make_gpipe(request, 1); };
   return {
       {{"model-parallel", "one microbatch in flight", "PipeDream-2BW paper, section 2"},
        {"m (p-1)(F+B)", "1"},
-       {.make = make_one_at_a_time}},
+       {.make = one_at_a_time}},
       {{"data-parallel", "no pipeline: the whole model on each device of the width",
         "PipeDream, SOSP 2019, section 2.1"},
        {"the sum over the width", "1", "p = 1"},
-       {.only_devices = 1, .make = make_one_at_a_time}},
+       {.only_devices = 1, .make = one_at_a_time}},
       {{"gpipe", "all forwards, then all backwards, flush", "GPipe, arXiv 1811.06965"},
        {"(p-1)(F+B) a group", "min(m, g)"},
        {.options = {"group"},
         .drains_groups = true,
         .compared = PageComparison::always,
-        .make = make_gpipe}},
+        .make = [](Asked request) { return make_gpipe(request, request.group); }}},
   };
 }
 
@@ -122,7 +123,7 @@ Rows two_stage_rows() {
       {{"2bp-naive", "one microbatch in flight; the weight gradients of all of them as one",
         "2BP, arXiv 2405.18047"},
        {"m (p-1)(F+I)", "m"},
-       {.make = make_two_stage_naive}},
+       {.make = [](Asked request) { return make_two_stage_1f1b(request, 0); }}},
       {{"2bp-gpipe", "gpipe with the weight gradients of all microbatches as one",
         "2BP, arXiv 2405.18047"},
        {"(p-1)(F+I)", "m"},
@@ -132,13 +133,13 @@ Rows two_stage_rows() {
         "2BP, arXiv 2405.18047"},
        {"(p-1)(F+I-W), W <= F", "m", "m = p"},
        {.reject = [](Asked request) { return reject_two_stage_1f1b("2bp-1f1b-1", 1, request); },
-        .make = make_two_stage_1f1b}},
+        .make = [](Asked request) { return make_two_stage_1f1b(request, 1); }}},
       {{"2bp-1f1b-2",
         "1f1b of 2p microbatches; weight gradients where it would wait, the rest as one",
         "2BP, arXiv 2405.18047"},
        {"(p-1)(F+I-W), W <= F", "m", "m = 2p"},
        {.reject = [](Asked request) { return reject_two_stage_1f1b("2bp-1f1b-2", 2, request); },
-        .make = make_two_stage_1f1b}},
+        .make = [](Asked request) { return make_two_stage_1f1b(request, 1); }}},
   };
 }
 

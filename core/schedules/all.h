@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-Schedule make_one_at_a_time(const ScheduleRequest& request);
-Schedule make_gpipe(const ScheduleRequest& request);
+/// `group`: microbatches in flight at a time; 0: all.
+Schedule make_gpipe(const ScheduleRequest& request, std::int32_t group);
 /// `slope`: forwards by which each stage is further ahead than the next.
 Schedule make_one_forward_one_backward(const ScheduleRequest& request, std::int32_t slope = 1);
 std::optional<std::string> reject_bpipe(const ScheduleRequest& request);
@@ -40,12 +40,12 @@ Schedule make_v_adaptive(const ScheduleRequest& request);
 std::int64_t effort_of_search(const ScheduleRequest& request);
 Schedule make_search(const ScheduleRequest& request);
 
-Schedule make_two_stage_naive(const ScheduleRequest& request);
 Schedule make_two_stage_gpipe(const ScheduleRequest& request);
 /// m = `rounds` times the devices, as the variants of 1F1B are defined.
 std::optional<std::string> reject_two_stage_1f1b(std::string_view name, std::int32_t rounds,
                                                  const ScheduleRequest& request);
-Schedule make_two_stage_1f1b(const ScheduleRequest& request);
+/// `slope`: forwards by which each stage is further ahead than the next.
+Schedule make_two_stage_1f1b(const ScheduleRequest& request, std::int32_t slope);
 
 std::optional<std::string> reject_hanayo(const ScheduleRequest& request);
 Schedule make_hanayo(const ScheduleRequest& request);

@@ -1,7 +1,5 @@
 // The rows of the schedules that are found, not written down: by costs, or from building blocks.
 
-#include <vector>
-
 #include "core/schedules/all.h"
 
 namespace tandem {

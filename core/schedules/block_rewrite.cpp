@@ -1,8 +1,6 @@
 // Filling and draining as the authors of Pipeline Parallelism with Controllable Memory (arXiv
 // 2405.15362) write them. What is idle then is filled from behind.
 
-#include <algorithm>
-#include <array>
 #include <deque>
 #include <utility>
 
@@ -13,6 +11,8 @@ namespace tandem {
 namespace {
 
 using Counts = std::array<std::size_t, kVOps>;
+/// Slots of a device's ops, by kind and microbatch.
+using Places = std::array<std::vector<std::size_t>, kVOps>;
 
 std::size_t activations_of(const VGrid& grid) {
   return static_cast<std::size_t>(highest_peak(grid));
@@ -36,12 +36,12 @@ VSource source_of_any(std::size_t device, VOp op, std::size_t devices) {
 /// stands behind its backward.
 bool is_right(const VGrid& grid, std::size_t m) {
   const std::size_t p = grid.size();
-  std::vector<std::array<std::vector<std::size_t>, kVOps>> places(p);
+  std::vector<Places> places(p);
   for (std::size_t i = 0; i < p; ++i) {
     for (std::size_t slot = 0; slot < grid[i].size(); ++slot) {
       if (grid[i][slot] != VOp::idle) places[i][index(grid[i][slot])].push_back(slot);
     }
-    for (const auto& of : places[i]) {
+    for (const std::vector<std::size_t>& of : places[i]) {
       if (of.size() != m) return false;
     }
   }
@@ -144,23 +144,6 @@ std::pair<std::size_t, std::size_t> clear_tail(VRow& row, std::size_t most_downs
   return {downs, ups};
 }
 
-/// Weight gradients that a row lacks, in the idle slots behind those that it has.
-void add_weights_behind(VRow& row) {
-  const auto last = std::find_if(row.rbegin(), row.rend(), is_weight);
-  const std::size_t kept = static_cast<std::size_t>(row.rend() - last);
-  std::ptrdiff_t down = 0, up = 0;  // backwards without one
-  for (std::size_t slot = 0; slot < row.size(); ++slot) {
-    VOp& op = row[slot];
-    down += (op == VOp::backward_down) - (op == VOp::weight_down);
-    up += (op == VOp::backward_up) - (op == VOp::weight_up);
-    if (op != VOp::idle || slot < kept || (down <= 0 && up <= 0)) continue;
-    op = down > 0 ? VOp::weight_down : VOp::weight_up;
-    --(down > 0 ? down : up);
-  }
-  for (; down > 0; --down) row.push_back(VOp::weight_down);
-  for (; up > 0; --up) row.push_back(VOp::weight_up);
-}
-
 /// Behind the last forward of the first device: backwards of the first chunk every second slot, as
 /// many as half the peak, those of the second between them, and weight gradients in what is left.
 bool rewrite_draining(VGrid& grid, std::size_t m) {
@@ -180,7 +163,7 @@ bool rewrite_draining(VGrid& grid, std::size_t m) {
       if (start + 1 + i < 2 * k) return false;
       if (!put(row, start + 1 + i - 2 * k, VOp::backward_down)) return false;
     }
-    add_weights_behind(row);
+    fill_with_weights(row);
   }
   return true;
 }
@@ -189,13 +172,8 @@ bool rewrite_draining(VGrid& grid, std::size_t m) {
 /// unless that would raise the peak.
 class Filling {
  public:
-  Filling(VGrid& grid, std::size_t m)
-      : grid_(grid),
-        m_(m),
-        peak_(highest_peak(grid)),
-        counts_(grid.size()),
-        places_(grid.size() * kVOps * m, kNotYet),
-        held_(grid.size(), 0) {}
+  explicit Filling(VGrid& grid)
+      : grid_(grid), peak_(highest_peak(grid)), places_(grid.size()), held_(grid.size(), 0) {}
 
   void run() {
     std::size_t longest = 0;
@@ -206,26 +184,21 @@ class Filling {
         if (grid_[i][slot] == VOp::idle) fill(i, slot);
         const VOp op = grid_[i][slot];
         if (op == VOp::idle) continue;
-        place(i, op, counts_[i][index(op)]++) = slot;
+        places_[i][index(op)].push_back(slot);
         held_[i] += held_by(op);
       }
     }
   }
 
  private:
-  static constexpr std::size_t kNotYet = SIZE_MAX;
-
   static std::int32_t held_by(VOp op) { return is_forward(op) ? 1 : is_weight(op) ? -1 : 0; }
 
-  std::size_t& place(std::size_t i, VOp op, std::size_t microbatch) {
-    return places_[(i * kVOps + index(op)) * m_ + microbatch];
-  }
-
-  bool is_ready(std::size_t i, VOp op, std::size_t slot) {
+  bool is_ready(std::size_t i, VOp op, std::size_t slot) const {
     const VSource source = source_of_any(i, op, grid_.size());
     if (source.op == VOp::idle) return true;
-    const std::size_t at = place(source.device, source.op, counts_[i][index(op)]);
-    return at != kNotYet && at < slot;
+    const std::size_t microbatch = places_[i][index(op)].size();
+    const std::vector<std::size_t>& sources = places_[source.device][index(source.op)];
+    return microbatch < sources.size() && sources[microbatch] < slot;
   }
 
   void fill(std::size_t i, std::size_t slot) {
@@ -247,10 +220,8 @@ class Filling {
   }
 
   VGrid& grid_;
-  const std::size_t m_;
   const std::int32_t peak_;
-  std::vector<Counts> counts_;
-  std::vector<std::size_t> places_;  // by device, kind and microbatch
+  std::vector<Places> places_;
   std::vector<std::int32_t> held_;
 };
 
@@ -293,7 +264,7 @@ std::optional<VGrid> rewritten(const Block& block, std::int32_t microbatches, st
     if (peak > most) return std::nullopt;
   }
   if (!rewrite_draining(grid, m) || !relabel_all() || !squeeze(m)) return std::nullopt;
-  Filling(grid, m).run();
+  Filling(grid).run();
   if (!relabel_all()) return std::nullopt;
   if (!is_right(grid, m) || activations_of(grid) > peak) return std::nullopt;
   return grid;

@@ -5,7 +5,6 @@
 
 #include "core/schedules/building_block.h"
 
-#include <algorithm>
 #include <functional>
 #include <utility>
 

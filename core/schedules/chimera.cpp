@@ -2,11 +2,6 @@
 // model, so that one is busy where another would wait. More pairs of them, each begun further round
 // the devices, leave less to wait for and hold more copies.
 
-#include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 

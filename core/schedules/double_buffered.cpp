@@ -2,8 +2,6 @@
 // one new weight version, and every microbatch uses the version before the newest. The loop makes
 // the warm-up and the end.
 
-#include <fmt/format.h>
-
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 

@@ -6,8 +6,6 @@
 
 #include <deque>
 
-#include <fmt/format.h>
-
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 

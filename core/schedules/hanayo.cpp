@@ -6,9 +6,6 @@
 
 #include <array>
 #include <limits>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"

@@ -2,8 +2,6 @@
 // (Megatron-LM, arXiv 2104.04473 §2.2), the same with backward split in two (PyTorch's
 // ScheduleInterleavedZeroBubble), and looped BFS (Lamy-Poirier, MLSys 2023).
 
-#include <fmt/format.h>
-
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 

@@ -2,11 +2,7 @@
 // whole backwards, two slots each, in a building block repeated every six slots; then every op as
 // early as what it waits for and the memory of the block allow. Two thirds of 1F1B's activations.
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <utility>
-#include <vector>
 
 #include "core/schedules/all.h"
 #include "core/schedules/building_block.h"

@@ -4,8 +4,6 @@
 
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "core/base/floor_div.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"

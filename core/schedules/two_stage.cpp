@@ -2,8 +2,6 @@
 // until the device would: a microbatch at a time between the last p1s, and then all that are left
 // as one.
 
-#include <fmt/format.h>
-
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 
@@ -18,15 +16,6 @@ Op backward_weights(ReplicaId replica, std::int32_t first, std::int32_t last) {
   return op;
 }
 
-/// A stage's own part of the order. `ahead`: forwards before its first backward.
-void append(std::vector<Op>& order, ReplicaId replica, std::int32_t ahead, std::int32_t m) {
-  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(replica, i));
-  for (std::int32_t i = ahead; i < m; ++i) {
-    order.push_back(forward(replica, i));
-    order.push_back(backward_input(replica, i - ahead));
-  }
-}
-
 }  // namespace
 
 std::optional<std::string> reject_two_stage_1f1b(std::string_view name, std::int32_t rounds,
@@ -37,24 +26,21 @@ std::optional<std::string> reject_two_stage_1f1b(std::string_view name, std::int
                      wanted, request.devices, rounds, request.microbatches);
 }
 
-Schedule make_two_stage_1f1b(const ScheduleRequest& request) {
+Schedule make_two_stage_1f1b(const ScheduleRequest& request, std::int32_t slope) {
   return linear_schedule(request, [&](std::vector<Op>& order, ReplicaId replica) {
-    const auto ahead = static_cast<std::int32_t>(request.devices - 1 - index(replica));
     const std::int32_t m = request.microbatches;
-    append(order, replica, ahead, m);
+    const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(replica));
+    const std::int32_t ahead = slope * rest;
+    for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(replica, i));
+    for (std::int32_t i = ahead; i < m; ++i) {
+      order.push_back(forward(replica, i));
+      order.push_back(backward_input(replica, i - ahead));
+    }
     for (std::int32_t i = 0; i < ahead; ++i) {
       order.push_back(backward_weight(replica, i));
       order.push_back(backward_input(replica, m - ahead + i));
     }
     order.push_back(backward_weights(replica, ahead, m - 1));
-  });
-}
-
-Schedule make_two_stage_naive(const ScheduleRequest& request) {
-  const std::int32_t m = request.microbatches;
-  return linear_schedule(request, [m](std::vector<Op>& order, ReplicaId replica) {
-    append(order, replica, 0, m);
-    order.push_back(backward_weights(replica, 0, m - 1));
   });
 }
 

@@ -4,14 +4,6 @@
 // the stages. At unit times it waits 3p − 1 − 3M + max(3p, p − 1 + 2(1 + ⌊(M+1)/2⌋)) at a cap of M
 // chunks, p ≤ M ≤ 2p, as its authors' does (tests/simulator/automatic_test.cpp).
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "core/base/check.h"
 #include "core/base/progress.h"
 #include "core/schedules/all.h"

@@ -13,16 +13,19 @@ VSource source_of(std::size_t device, VOp leg, std::size_t devices) {
 }
 
 void fill_with_weights(VRow& row) {
-  std::size_t down = 0, up = 0;  // weight gradients to be placed
-  for (VOp& op : row) {
-    down += op == VOp::backward_down;
-    up += op == VOp::backward_up;
-    if (op != VOp::idle || down + up == 0) continue;
+  const auto last = std::find_if(row.rbegin(), row.rend(), is_weight);
+  const std::size_t kept = static_cast<std::size_t>(row.rend() - last);
+  std::ptrdiff_t down = 0, up = 0;  // backwards without one
+  for (std::size_t slot = 0; slot < row.size(); ++slot) {
+    VOp& op = row[slot];
+    down += (op == VOp::backward_down) - (op == VOp::weight_down);
+    up += (op == VOp::backward_up) - (op == VOp::weight_up);
+    if (op != VOp::idle || slot < kept || (down <= 0 && up <= 0)) continue;
     op = down > 0 ? VOp::weight_down : VOp::weight_up;
     --(down > 0 ? down : up);
   }
-  row.insert(row.end(), down, VOp::weight_down);
-  row.insert(row.end(), up, VOp::weight_up);
+  for (; down > 0; --down) row.push_back(VOp::weight_down);
+  for (; up > 0; --up) row.push_back(VOp::weight_up);
 }
 
 void remove_weights(VRow& row) { std::replace_if(row.begin(), row.end(), is_weight, VOp::idle); }

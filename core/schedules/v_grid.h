@@ -44,8 +44,8 @@ struct VSource {
 };
 VSource source_of(std::size_t device, VOp leg, std::size_t devices);
 
-/// Puts weight gradients, the oldest of the second chunk first, into idle slots, and what is left
-/// behind the last.
+/// Puts the weight gradients that a row lacks, the oldest of the second chunk first, into the idle
+/// slots behind those that it has, and what is left behind the last.
 void fill_with_weights(VRow& row);
 void remove_weights(VRow& row);
 

@@ -3,23 +3,19 @@
 // three choices that are tried both ways; the best of the eight orders and the handcrafted ones
 // counts.
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
+#include "core/schedules/order_problem.h"
 
 namespace tandem {
 
 namespace {
 
-/// The choices.
 struct ZeroBubblePolicy {
   bool waits_before_backward = true;  // forwards ahead only as far as they end before the backward
   bool backward_first = true;         // a forward waits where the next device has enough of them
@@ -32,20 +28,9 @@ class ZeroBubbleTrial {
   ZeroBubbleTrial(const ScheduleRequest& request, double cap, ZeroBubblePolicy policy)
       : policy_(policy),
         microbatches_(request.microbatches),
-        cap_(std::llround(std::min(cap, 1.0 * request.microbatches) * kActivation)),
-        devices_(request.devices) {
-    const auto m = static_cast<std::size_t>(microbatches_);
-    for (std::size_t j = 0; j < devices_.size(); ++j) {
-      const StageOrderCosts costs = request.costs_of(id_at<StageId>(j));
-      Device& device = devices_[j];
-      device.times = {costs.forward.count(), costs.backward_input.count(),
-                      costs.backward_weight.count()};
-      device.kept = std::llround(costs.kept * kActivation);
-      const bool sends = request.costs && j + 1 < devices_.size();
-      device.to_next = sends ? request.costs->transfer_after(j).count() : 0;
-      for (std::vector<std::int64_t>& ends : device.ends) ends.reserve(m);
-      device.order.reserve(3 * m);
-    }
+        cap_(std::llround(std::min(cap, 1.0 * request.microbatches) * kActivation)) {
+    const OrderProblem problem = order_problem(request);
+    for (const OrderProblem::Device& device : problem.devices) devices_.push_back({device});
   }
 
   void make() {
@@ -71,29 +56,19 @@ class ZeroBubbleTrial {
   }
 
   Schedule schedule(const ScheduleRequest& request) const {
-    return linear_schedule(request, [&](std::vector<Op>& ops, ReplicaId replica) {
-      std::array<std::int32_t, kKinds> counts{};
-      ops.reserve(devices_[index(replica)].order.size() + 1);
-      for (const Kind kind : devices_[index(replica)].order) {
-        const std::int32_t microbatch = counts[kind]++;
-        ops.push_back(kind == kForward ? forward(replica, microbatch)
-                      : kind == kInput ? backward_input(replica, microbatch)
-                                       : backward_weight(replica, microbatch));
-      }
-    });
+    Words words;
+    for (const Device& device : devices_) words.push_back(device.order);
+    return schedule_of(request, words);
   }
 
  private:
-  enum Kind : std::uint8_t { kForward, kInput, kWeight, kKinds };
-  struct Device {
-    std::array<std::int64_t, kKinds> times{};
-    std::int64_t kept = kActivation;
-    std::int64_t to_next = 0;  // of a transfer, there or back
+  enum Kind : std::uint8_t { kForward, kInput, kWeight };  // as Letter
+  struct Device : OrderProblem::Device {
     std::int64_t now = 0, held = 0;
     std::int64_t bubble = 0;  // idle time since the first forward
-    std::array<std::int32_t, kKinds> done{};
-    std::array<std::vector<std::int64_t>, 2> ends;  // of the forwards and of the input gradients
-    std::vector<Kind> order;
+    std::array<std::int32_t, kLetters> done{};
+    std::array<std::vector<std::int64_t>, 2> ends{};  // of the forwards and of the input gradients
+    Word order{};
     bool can_weigh() const { return done[kWeight] < done[kInput]; }
   };
 
@@ -115,7 +90,7 @@ class ZeroBubbleTrial {
                    : kind == kInput ? device.kept - kActivation
                                     : -device.kept;
     ++device.done[kind];
-    device.order.push_back(kind);
+    device.order.push_back(static_cast<Letter>(kind));
   }
   void put(std::size_t j, Kind kind) { put(devices_[j], kind, arrival(j, kind)); }
 

@@ -3,13 +3,9 @@
 // 1F1B. Greedy in rounds of one backward and one forward a device; weight gradients fill what would
 // be waited, and what others wait anyway is free.
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <deque>
-#include <optional>
-#include <utility>
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"

@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <utility>
 
 #include <fcntl.h>
 

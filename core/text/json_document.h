@@ -44,7 +44,6 @@ class JsonDocument {
   TextRange range(std::size_t node) const { return {nodes_[node].first, nodes_[node].last}; }
   /// Of a string or key: without quotes and escapes.
   std::string string(std::size_t node) const;
-  /// Whether a string or key is `text`.
   bool is_string(std::size_t node, std::string_view text) const;
   /// The JSON pointer of a value. Of a key: that of its value.
   std::string pointer(std::size_t node) const;

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +12,6 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
-#include "core/text/descriptor.h"
 
 namespace tandem {
 namespace {
@@ -93,21 +91,19 @@ bool same_file(const std::string& one, const std::string& other) {
 GrowingFile::GrowingFile(std::string path) : path_(std::move(path)) {
   const OutputPlace place = output_place(path_);
   as_it_stands_ = place.as_it_stands;
-  Descriptor file(as_it_stands_ ? open_as_it_stands(place)
-                                : open_file(place.path, O_WRONLY | O_CREAT | O_APPEND));
-  if (!file.valid()) fail_writing(path_, errno);
+  file_ = Descriptor(as_it_stands_ ? open_as_it_stands(place)
+                                   : open_file(place.path, O_WRONLY | O_CREAT | O_APPEND));
+  if (!file_.valid()) fail_writing(path_, errno);
   // Where the file system knows no locks, nobody is refused.
-  if (!as_it_stands_ && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (!as_it_stands_ && ::flock(file_.value(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw DeviceError(path_ + ": another tandem is writing it");
-  descriptor_ = file.release();
 }
 
-GrowingFile::~GrowingFile() { ::close(descriptor_); }
-
 void GrowingFile::write(std::string_view text) {
-  if (kept_ && !as_it_stands_ && ::ftruncate(descriptor_, *kept_) != 0) fail_writing(path_, errno);
+  if (kept_ && !as_it_stands_ && ::ftruncate(file_.value(), *kept_) != 0)
+    fail_writing(path_, errno);
   kept_.reset();
-  const int error = write_all(descriptor_, text);
+  const int error = write_all(file_.value(), text);
   if (error != 0) fail_writing(path_, error);
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/text/descriptor.h"
+
 namespace tandem {
 
 /// Where what is written to a path goes.
@@ -38,9 +40,6 @@ class GrowingFile {
  public:
   /// Makes the file where there is none; changes nothing of one that is there.
   explicit GrowingFile(std::string path);
-  ~GrowingFile();
-  GrowingFile(const GrowingFile&) = delete;
-  GrowingFile& operator=(const GrowingFile&) = delete;
 
   /// The next write() cuts off what is behind the first `bytes`, of a file that isn't written to as
   /// it stands: what ends before it has written anything leaves the file as it was.
@@ -50,7 +49,7 @@ class GrowingFile {
  private:
   std::string path_;
   bool as_it_stands_ = false;
-  int descriptor_ = -1;
+  Descriptor file_;
   std::optional<std::int64_t> kept_;  // empty: all
 };
 

@@ -8,7 +8,6 @@
 
 #include <sys/stat.h>
 
-#include "core/text/descriptor.h"
 #include "core/text/output_place.h"
 #include "core/text/temporaries.h"
 

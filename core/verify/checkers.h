@@ -7,11 +7,11 @@
 
 namespace tandem::verification {
 
-/// What the checkers of slots and versions look at, and tell.
+/// What the checkers of what runs when look at, and tell.
 struct Checker {
   const Facts& facts_;
   Order& order_;
-  const SlotCounts& slots_;
+  const SlotCounts& slots_;  // none yet where dependencies are checked
   Report& report_;
   const Program& program_ = facts_.program();
 };
@@ -35,7 +35,7 @@ bool check_order(const Program& program, Report& report);
 void check_completeness(const Facts& facts, Report& report);
 
 /// Nothing starts before what it needs has ended.
-void check_dependencies(const Facts& facts, Order& order, Report& report);
+void check_dependencies(const Checker& of);
 
 /// The same version forwards and backwards, made before it is read and not overwritten while it is.
 void check_versions(const Checker& of);

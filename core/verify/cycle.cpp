@@ -1,10 +1,6 @@
 // A program must wait only for what stands earlier in its order. Where it doesn't, devices may wait
 // for one another for ever: the cycle is among waits within one body and the order of lanes.
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {

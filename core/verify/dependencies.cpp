@@ -4,11 +4,8 @@ namespace tandem::verification {
 
 namespace {
 
-class Dependencies {
+class Dependencies : public Checker {
  public:
-  Dependencies(const Facts& facts, Order& order, Report& report)
-      : facts_(facts), program_(facts.program()), order_(order), report_(report) {}
-
   void check() {
     for (const StageId stage : facts_.stages()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_microbatch(stage, r);
@@ -120,17 +117,10 @@ class Dependencies {
                 "gradients are summed twice",
                 at_instruction(program_, reduce));
   }
-
-  const Facts& facts_;
-  const Program& program_;
-  Order& order_;
-  Report& report_;
 };
 
 }  // namespace
 
-void check_dependencies(const Facts& facts, Order& order, Report& report) {
-  Dependencies(facts, order, report).check();
-}
+void check_dependencies(const Checker& of) { Dependencies{of}.check(); }
 
 }  // namespace tandem::verification

@@ -1,6 +1,5 @@
 #include "core/verify/facts.h"
 
-#include <algorithm>
 #include <set>
 #include <string_view>
 

@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <array>
 #include <set>
-#include <vector>
 
 #include "core/verify/checkers.h"
 

@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {

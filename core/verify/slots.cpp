@@ -1,8 +1,4 @@
-#include <algorithm>
-#include <cstdint>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "core/base/floor_div.h"
 #include "core/verify/checkers.h"

@@ -1,7 +1,5 @@
 #include "core/verify/verify.h"
 
-#include <array>
-#include <optional>
 #include <string_view>
 
 #include "core/base/progress.h"
@@ -17,12 +15,11 @@ std::string_view name(ViolationKind kind) {
 }
 
 /// With no slots given they are counted, once the program is known to be whole.
-static std::vector<Violation> violations_of(const Program& program,
-                                            std::optional<SlotCounts> slots) {
+static std::vector<Violation> violations_of(const Program& program, const SlotCounts* given) {
   const Activity progress("verifying the program");
   verification::Report report;
   if (!verification::check_shape(program, report)) return report.take();
-  if (slots && !verification::check_sizes(program, *slots, report)) return report.take();
+  if (given != nullptr && !verification::check_sizes(program, *given, report)) return report.take();
   const bool ordered = verification::check_order(program, report);
   const verification::Facts facts(program, report);
   verification::check_lanes(facts, report);
@@ -30,10 +27,11 @@ static std::vector<Violation> violations_of(const Program& program,
   if (!ordered) return report.take();
   keep_going();
   verification::Order order(program);
-  verification::check_dependencies(facts, order, report);
-  if (!slots && !report.empty()) return report.take();
-  if (!slots) slots = count_slots(program);
-  const verification::Checker checker{facts, order, *slots, report};
+  SlotCounts slots;
+  const verification::Checker checker{facts, order, slots, report};
+  verification::check_dependencies(checker);
+  if (given == nullptr && !report.empty()) return report.take();
+  slots = given != nullptr ? *given : count_slots(program);
   verification::check_versions(checker);
   keep_going();
   verification::check_post_validation(checker);
@@ -42,11 +40,9 @@ static std::vector<Violation> violations_of(const Program& program,
 }
 
 std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
-  return violations_of(program, slots);
+  return violations_of(program, &slots);
 }
 
-std::vector<Violation> verify(const Program& program) {
-  return violations_of(program, std::nullopt);
-}
+std::vector<Violation> verify(const Program& program) { return violations_of(program, nullptr); }
 
 }  // namespace tandem

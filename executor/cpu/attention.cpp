@@ -2,8 +2,6 @@
 // are made again in backward.
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <limits>
 
 #include "executor/cpu/arithmetic.h"

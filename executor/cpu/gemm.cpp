@@ -1,7 +1,5 @@
 #include "executor/cpu/gemm.h"
 
-#include <vector>
-
 #include "executor/cpu/gemm_blocked.h"
 
 namespace tandem::cpu {
@@ -13,18 +11,15 @@ void run_unfused(const Gemm<T>& g) {
   blocked::run<T, blocked::Blocking{.bytes = 16, .rows = 6, .vectors = 2}>(g);
 }
 
-template <class T>
-std::vector<GemmVariant<T>> supported() {
-  std::vector<GemmVariant<T>> variants{{"unfused", false, run_unfused<T>}};
-  for (const GemmVariant<T>& variant : fused_variants<T>()) variants.push_back(variant);
-  return variants;
-}
-
 }  // namespace
 
 template <class T>
 std::span<const GemmVariant<T>> gemm_variants() {
-  static const std::vector<GemmVariant<T>> variants = supported<T>();
+  static const std::vector<GemmVariant<T>> variants = [] {
+    std::vector<GemmVariant<T>> all = fused_variants<T>();
+    all.insert(all.begin(), {"unfused", false, run_unfused<T>});
+    return all;
+  }();
   return variants;
 }
 

@@ -1,7 +1,6 @@
 #include "executor/cpu/gemm_bf16.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/base/check.h"
 #include "executor/cpu/gemm_edge.h"

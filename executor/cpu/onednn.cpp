@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <new>
 #include <unordered_map>
-#include <vector>
 
 #include <fmt/format.h>
 #include <immintrin.h>

@@ -2,18 +2,15 @@
 
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <new>
-#include <stop_token>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "core/base/random.h"
-#include "core/base/units.h"
 #include "executor/cpu/backend.h"
 #include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/onednn.h"
@@ -41,56 +38,32 @@ std::vector<float> numbers(std::int64_t count, std::uint64_t key) {
   return values;
 }
 
-class VarianceCheck {
- public:
-  static constexpr int kMostThreads = 3;
+constexpr int kMostThreads = 3;
 
-  VarianceCheck(const Checked& shape, ProductRun run)
-      : shape_(shape),
-        run_(run),
-        left_(numbers(shape.rows * shape.inner, 2)),
-        right_(numbers(shape.inner * shape.columns, 3)) {}
-
-  std::optional<std::string> find() const {
-    const std::vector<float> whole = product(1, shape_.rows);
-    for (int threads = 1; threads <= kMostThreads; ++threads) {
-      for (const std::int64_t parts : {1, 2, 4}) {
-        if (product(threads, shape_.rows / parts) == whole) continue;
-        return fmt::format(
-            "a product of {} x {} x {} in {} part(s) of its rows by {} thread(s) "
-            "has other bits than the whole by one",
-            shape_.rows, shape_.inner, shape_.columns, parts, threads);
-      }
-    }
-    return {};
+/// By so many threads, in parts of so many rows.
+std::vector<float> product_by(ProductRun run, const Checked& shape, int threads,
+                              std::int64_t rows) {
+  const std::vector<float> left = numbers(shape.rows * shape.inner, 2);
+  const std::vector<float> right = numbers(shape.inner * shape.columns, 3);
+  std::vector<float> out(static_cast<std::size_t>(shape.rows * shape.columns), 0.5F);
+  for (std::int64_t row = 0; row < shape.rows; row += rows) {
+    const bool turned = shape.left_turned;
+    run(Gemm<float>{.rows = rows,
+                    .inner = shape.inner,
+                    .columns = shape.columns,
+                    .a = left.data() + (turned ? row : row * shape.inner),
+                    .a_row = turned ? 1 : shape.inner,
+                    .a_inner = turned ? shape.rows : 1,
+                    .b = right.data(),
+                    .b_inner = shape.right_turned ? 1 : shape.columns,
+                    .b_column = shape.right_turned ? shape.inner : 1,
+                    .c = out.data() + row * shape.columns,
+                    .c_row = shape.columns,
+                    .adds = turned},
+        threads);
   }
-
- private:
-  std::vector<float> product(int threads, std::int64_t rows) const {
-    std::vector<float> out(static_cast<std::size_t>(shape_.rows * shape_.columns), 0.5F);
-    for (std::int64_t row = 0; row < shape_.rows; row += rows) {
-      const bool turned = shape_.left_turned;
-      run_(Gemm<float>{.rows = rows,
-                       .inner = shape_.inner,
-                       .columns = shape_.columns,
-                       .a = left_.data() + (turned ? row : row * shape_.inner),
-                       .a_row = turned ? 1 : shape_.inner,
-                       .a_inner = turned ? shape_.rows : 1,
-                       .b = right_.data(),
-                       .b_inner = shape_.right_turned ? 1 : shape_.columns,
-                       .b_column = shape_.right_turned ? shape_.inner : 1,
-                       .c = out.data() + row * shape_.columns,
-                       .c_row = shape_.columns,
-                       .adds = turned},
-           threads);
-    }
-    return out;
-  }
-
-  Checked shape_;
-  ProductRun run_;
-  std::vector<float> left_, right_;
-};
+  return out;
+}
 
 // oneDNN's code is generated as it runs, and its threads are libgomp's: the thread sanitizer sees
 // neither.
@@ -149,7 +122,7 @@ std::optional<std::string> checked_apart(ProductRun run) {
   std::exception_ptr failure;
   std::thread([&] {
     try {
-      check_threads_start(VarianceCheck::kMostThreads - 1);
+      check_threads_start(kMostThreads - 1);
       check_room_for_kernels();
       found = find_variance(run);
     } catch (...) {
@@ -191,7 +164,16 @@ std::string why_no_bf16() {
 
 std::optional<std::string> find_variance(ProductRun run) {
   for (const Checked& shape : kChecked) {
-    if (std::optional<std::string> found = VarianceCheck(shape, run).find()) return found;
+    const std::vector<float> whole = product_by(run, shape, 1, shape.rows);
+    for (int threads = 1; threads <= kMostThreads; ++threads) {
+      for (const std::int64_t parts : {1, 2, 4}) {
+        if (product_by(run, shape, threads, shape.rows / parts) == whole) continue;
+        return fmt::format(
+            "a product of {} x {} x {} in {} part(s) of its rows by {} thread(s) "
+            "has other bits than the whole by one",
+            shape.rows, shape.inner, shape.columns, parts, threads);
+      }
+    }
   }
   return {};
 }

@@ -3,11 +3,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <thread>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "executor/cuda/cuda.h"

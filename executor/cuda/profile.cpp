@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <memory>
-#include <span>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

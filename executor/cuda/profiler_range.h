@@ -4,6 +4,8 @@
 #include <concepts>
 #include <string>
 
+#include <nvtx3/nvToolsExt.h>
+
 namespace tandem::cuda {
 
 /// On the calling thread, from its construction to its destruction. Without a profiler it costs a
@@ -11,19 +13,29 @@ namespace tandem::cuda {
 class ProfilerRange {
  public:
   template <std::invocable Name>
-  explicit ProfilerRange(const Name& name) : open_(is_watched()) {
+  explicit ProfilerRange(const Name& name) : open_(domain() != nullptr) {
     if (open_) push(name());
   }
   ~ProfilerRange() {
-    if (open_) pop();
+    if (open_) nvtxDomainRangePop(domain());
   }
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
 
  private:
-  static bool is_watched();
-  static void push(const std::string& name);
-  static void pop();
+  /// Null without a profiler. One that comes later is not seen: NVTX asks for it at the first call.
+  static nvtxDomainHandle_t domain() {
+    static const nvtxDomainHandle_t made = nvtxDomainCreateA("tandem");
+    return made;
+  }
+  static void push(const std::string& name) {
+    nvtxEventAttributes_t attributes{};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = name.c_str();
+    nvtxDomainRangePushEx(domain(), &attributes);
+  }
 
   bool open_;
 };

@@ -1,9 +1,6 @@
 // Training on GPUs, and whether there are any.
 
 #include <algorithm>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

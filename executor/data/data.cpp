@@ -1,6 +1,5 @@
 #include "executor/data/data.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/base/random.h"
+#include "core/text/embedded.h"
 
 namespace tandem {
 namespace {
@@ -44,6 +44,9 @@ std::size_t first_held_out() {
 }
 
 }  // namespace
+
+// In the binary. TANDEM_SHIPPED_TEXT: its file.
+TANDEM_EMBED(shipped_text, TANDEM_SHIPPED_TEXT);
 
 Tokens shipped_training_tokens() {
   return Tokens::of_text(std::string(shipped_text().substr(0, first_held_out())),

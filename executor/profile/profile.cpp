@@ -1,13 +1,8 @@
 #include "executor/profile/profile.h"
 
-#include <algorithm>
 #include <chrono>
-#include <memory>
-#include <thread>
-#include <utility>
 
 #include "core/lower/lower.h"
-#include "core/schedule/schedule.h"
 #include "executor/cpu/backend.h"
 #include "executor/cpu/products.h"
 #include "executor/profile/profile_visits.h"

@@ -152,7 +152,10 @@ class ModelPasses {
     stage_.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
     stage_.backward_weight(*kernels_, spans, [this](std::size_t layer) {
       lap(Measured::backward_weight, layer);
-      drop_and_recompute(layer);
+      // Just after the stash of the layer was read: in training the backward that follows finds in
+      // the caches what this fetched, so only one of them is to be charged for it.
+      dropping_.recompute_dropped(*kernels_, spans_for(dropping_), layer);
+      lap(Measured::selective_recompute, layer);
     });
     for (std::size_t block = blockwise_.blocks(); block-- > 0;) {
       blockwise_.recompute_block(*kernels_, spans_for(blockwise_), block,
@@ -166,13 +169,6 @@ class ModelPasses {
     BackwardSpans<T> spans = spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
     spans.stash = part(spans.stash, 0, stage.sizes().stash);
     return spans;
-  }
-
-  /// Just after the stash of the layer was read: in training the backward that follows finds in the
-  /// caches what this fetched, so only one of them is to be charged for it.
-  void drop_and_recompute(std::size_t layer) {
-    dropping_.recompute_dropped(*kernels_, spans_for(dropping_), layer);
-    lap(Measured::selective_recompute, layer);
   }
 
   /// All that a stage does for one: norm, optimizer, and the zeros that the next sum begins with.

@@ -121,12 +121,10 @@ class DevicesAtOnce {
         if (device == 0 && i >= 0) tick_();
       });
     }
-    guarded([&] { add(mine); });
-  }
-
-  void add(const Tallies& mine) {
-    const std::lock_guard lock(mutex_);
-    all_.push_back(mine);
+    guarded([&] {
+      const std::lock_guard lock(mutex_);
+      all_.push_back(std::move(mine));
+    });
   }
 
   void fail() {
@@ -186,7 +184,6 @@ std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
   return all;
 }
 
-/// Of the layers, as the profile's rows.
 inline std::vector<LayerCost> layer_costs(const std::map<std::int32_t, Means>& measured) {
   std::vector<LayerCost> rows;
   for (const auto& [size, means] : measured) {

@@ -9,7 +9,6 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/lower/lower.h"
-#include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
 #include "planner/search/batch_work.h"
 #include "planner/search/candidates.h"

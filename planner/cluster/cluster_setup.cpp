@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/memory/recomputed_layers.h"
 #include "core/model/catalog.h"
-#include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/engine/blocking_transfers.h"
@@ -183,6 +183,13 @@ ModelUse ClusterSetup::use() const {
   return use;
 }
 
+std::optional<PredictionSpread> ClusterSetup::spread() const {
+  const AnalyticAssumptions& a = assumptions();
+  if (request.calibration) return request.calibration->spread;
+  if (a.measured || a.product_fraction || a.memory_fraction || a.link_fraction) return std::nullopt;
+  return cluster()[DeviceId{}].typical ? std::optional(kTypicalSpread) : std::nullopt;
+}
+
 /// What of a use lies beyond what the constants were fitted to.
 static std::vector<std::string> beyond(const FittedRange& fitted, const FittedRange& used) {
   std::vector<std::string> lines;
@@ -197,21 +204,41 @@ static std::vector<std::string> beyond(const FittedRange& fitted, const FittedRa
   return lines;
 }
 
-std::vector<std::string> ClusterSetup::warnings() const {
-  if (request.calibration && request.calibration->fitted) {
+static std::vector<std::string> doubts_of_constants(const ClusterSetup& setup) {
+  if (setup.request.calibration && setup.request.calibration->fitted) {
     const auto one = [](std::int64_t value) { return FittedExtent{value, value}; };
-    const Plan& plan = made.plan;
-    return beyond(*request.calibration->fitted,
-                  {.devices = one(static_cast<std::int64_t>(devices_used())),
-                   .tensor = one(assumptions().tensor),
+    const Plan& plan = setup.made.plan;
+    return beyond(*setup.request.calibration->fitted,
+                  {.devices = one(static_cast<std::int64_t>(setup.devices_used())),
+                   .tensor = one(setup.assumptions().tensor),
                    .depth = one(plan.request.devices),
                    .width = one(plan.request.width),
                    .microbatch_size = one(plan.microbatch_size),
                    .model_width = one(plan.model.width)});
   }
-  if (!assumptions().measured) return {};
-  return interpolations(*assumptions().measured, made.plan.model, made.plan.microbatch_size,
-                        assumptions().tensor);
+  if (!setup.assumptions().measured) return {};
+  return interpolations(*setup.assumptions().measured, setup.made.plan.model,
+                        setup.made.plan.microbatch_size, setup.assumptions().tensor);
+}
+
+/// Of kernels that end before the host has launched the next.
+static std::string short_kernels_warning(const ClusterSetup& setup) {
+  if (setup.assumptions().measured) return {};
+  constexpr double kMuch = 0.1;
+  const DeviceSpec& device = setup.cluster()[DeviceId{}];
+  const double share = short_kernel_share(setup.made.plan.model, setup.made.plan.microbatch_size,
+                                          device, setup.assumptions());
+  if (share <= kMuch) return {};
+  return fmt::format(
+      "{:.0f} % of the devices' time is in kernels shorter than their launch, which is taken to be "
+      "{:.3g} us of the host each: how fast this runs is the software's doing",
+      100 * share, 1e6 * constants_of(setup.assumptions(), device).launch_s);
+}
+
+std::vector<std::string> ClusterSetup::warnings() const {
+  std::vector<std::string> lines = doubts_of_constants(*this);
+  if (std::string line = short_kernels_warning(*this); !line.empty()) lines.push_back(line);
+  return lines;
 }
 
 }  // namespace tandem

@@ -3,7 +3,8 @@
 #include <new>
 #include <utility>
 
-#include "core/schedule/shape_error.h"
+#include "core/base/error.h"
+#include "core/base/table.h"
 
 namespace tandem {
 

@@ -4,9 +4,6 @@
 // has 64-bit products, which ask for more than the widest registers: TANDEM_WIDE_PRODUCTS.
 
 #include <algorithm>
-#include <cstdint>
-#include <span>
-#include <variant>
 
 #include "core/base/check.h"
 #include "simulator/compiled/compiled_program.h"

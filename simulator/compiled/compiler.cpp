@@ -1,11 +1,6 @@
 // Makes a CompiledProgram: who precedes each instruction, until when its end is read, and
 // where it is kept that long.
 
-#include <algorithm>
-#include <limits>
-#include <utility>
-#include <vector>
-
 #include "simulator/compiled/compiled_program.h"
 #include "simulator/compiled/predecessors.h"
 

@@ -4,11 +4,10 @@
 
 #include <cstdint>
 
-#include "core/base/split_mix.h"
+#include "core/base/random.h"
 
 namespace tandem::noise {
 
-/// The stream of a scenario.
 constexpr std::uint64_t stream(std::uint64_t seed, std::uint64_t scenario) {
   return split_mix(split_mix(seed + kSplitMixGamma) + (scenario + 1) * kSplitMixGamma);
 }

@@ -1,7 +1,6 @@
 #include "simulator/compiled/steady_state.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "core/base/hash.h"
 #include "core/base/progress.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/split_mix.h"
+#include "core/base/random.h"
 #include "core/base/units.h"
 #include "simulator/cost/least_squares.h"
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/schedule/shape_error.h"
 
 namespace tandem {
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "core/schedules/order_problem.h"
 #include "core/schedules/search/order_clock.h"
-#include "core/schedules/search/order_problem.h"
 
 namespace tandem::testing {
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
+#include "core/base/error.h"
 #include "core/files/constants_files.h"
 #include "core/files/model_file.h"
 #include "core/files/profile_file.h"
@@ -20,7 +21,6 @@
 #include "core/import/models.h"
 #include "core/import/topology.h"
 #include "core/model/catalog.h"
-#include "core/schedule/shape_error.h"
 #include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "planner/study/timed_search.h"

@@ -11,7 +11,8 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/text/percent.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
 #include "tools/cli/split.h"
 
 namespace tandem::tools {

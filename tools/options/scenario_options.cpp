@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/units.h"
 #include "core/files/read.h"
-#include "core/text/percent.h"
 #include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"
 #include "tools/cli/file_cache.h"

@@ -17,7 +17,7 @@
 
 #include "core/base/progress.h"
 #include "core/schedules/common.h"
-#include "core/schedules/search/order_problem.h"
+#include "core/schedules/order_problem.h"
 #include "core/schedules/search/partial_order.h"
 
 namespace tandem {
@@ -34,7 +34,7 @@ class OrderBound {
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       Device& device = devices_[j];
       device.heads = device.tails = device.now = {zeros, zeros, zeros};
-      device.forward_arrivals = device.gradient_arrivals = zeros;
+      device.arrivals = {zeros, zeros};
       find_room_makers(j);
     }
     const PartialOrder nothing(problem);
@@ -73,8 +73,8 @@ class OrderBound {
     Times heads, tails;
     /// So many gradients must be done before a forward can start, by its microbatch.
     std::vector<std::int32_t> inputs_before, weights_before;
-    Times now;                                                      // heads given a beginning
-    std::vector<std::int64_t> forward_arrivals, gradient_arrivals;  // not before
+    Times now;                                          // heads given a beginning
+    std::array<std::vector<std::int64_t>, 2> arrivals;  // of what forwards and gradients need
   };
 
   void find_room_makers(std::size_t j) {
@@ -97,7 +97,17 @@ class OrderBound {
       return static_cast<std::int32_t>(std::upper_bound(before.begin(), before.end(), k) -
                                        before.begin());
     };
-    std::vector<std::int64_t> sent_forward(p, 0), sent_gradient(p, 0);  // tails of the sends before
+    // What passes from the end of an op on, by way of the neighbour that takes its result. Once for
+    // each microbatch, from the last on.
+    std::array<std::vector<std::int64_t>, 2> sent;  // tails of the sends of the microbatch before
+    sent.fill(std::vector<std::int64_t>(p, 0));
+    const auto beyond = [&](std::size_t j, std::size_t kind, std::int32_t k) -> std::int64_t {
+      const std::size_t to = kind == kForward ? j + 1 : j - 1;  // beyond the line: none
+      if (to >= p) return 0;
+      std::int64_t tail = problem_->devices[to].times[kind] + devices_[to].tails[kind][as_index(k)];
+      if (problem_->shared_links) tail = std::max(tail, sent[kind][j]);
+      return sent[kind][j] = tail + problem_->devices[std::min(j, to)].to_next;
+    };
     for (std::int32_t k = m_; k-- > 0;) {
       keep_going();
       for (std::size_t j = 0; j < p; ++j) {
@@ -105,78 +115,56 @@ class OrderBound {
         const std::int32_t later = first_after(device.weights_before, k);
         device.tails[kWeight][as_index(k)] =
             std::max(problem_->devices[j].after, rest_from(j, {later, later, k + 1}));
-        std::int64_t beyond = 0;
-        if (j > 0) {
-          const OrderProblem::Device& next = problem_->devices[j - 1];
-          beyond = next.times[kInput] + devices_[j - 1].tails[kInput][as_index(k)];
-          if (problem_->shared_links) beyond = std::max(beyond, sent_gradient[j]);
-          sent_gradient[j] = beyond += next.to_next;
-        }
         const std::int32_t freed = first_after(device.inputs_before, k);
-        device.tails[kInput][as_index(k)] = std::max(beyond, rest_from(j, {freed, k + 1, k}));
+        device.tails[kInput][as_index(k)] =
+            std::max(beyond(j, kInput, k), rest_from(j, {freed, k + 1, k}));
       }
       for (std::size_t j = p; j-- > 0;) {
-        Device& device = devices_[j];
-        std::int64_t beyond = 0;
-        if (j + 1 < p) {
-          beyond = problem_->devices[j + 1].times[kForward] +
-                   devices_[j + 1].tails[kForward][as_index(k)];
-          if (problem_->shared_links) beyond = std::max(beyond, sent_forward[j]);
-          sent_forward[j] = beyond += problem_->devices[j].to_next;
-        }
-        device.tails[kForward][as_index(k)] = std::max(beyond, rest_from(j, {k + 1, k, k}));
+        devices_[j].tails[kForward][as_index(k)] =
+            std::max(beyond(j, kForward, k), rest_from(j, {k + 1, k, k}));
       }
     }
   }
-  std::int64_t forward_head(const PartialOrder& order, std::size_t j, std::int32_t k) {
-    Device& device = devices_[j];
-    const auto& times = problem_->devices[j].times;
-    const Counts& done = order[j].done;
-    std::int64_t head = 0;
-    if (k > done[kForward]) head = device.now[kForward][as_index(k - 1)] + times[kForward];
-    if (j > 0) {
-      std::int64_t& arrival = device.forward_arrivals[as_index(k)];
-      if (k < order[j].forwards) {
-        arrival = order.forward_arrival(j, k);
-      } else {
-        const OrderProblem::Device& from = problem_->devices[j - 1];
-        std::int64_t sent = devices_[j - 1].now[kForward][as_index(k)] + from.times[kForward];
-        if (problem_->shared_links && k > 0)
-          sent = std::max(sent, device.forward_arrivals[as_index(k - 1)]);
-        arrival = sent + from.to_next;
-      }
-      head = std::max(head, arrival);
-    }
-    const std::int32_t inputs = device.inputs_before[as_index(k)],
-                       weights = device.weights_before[as_index(k)];
-    if (inputs > done[kInput])
-      head = std::max(head, device.now[kInput][as_index(inputs - 1)] + times[kInput]);
-    if (weights > done[kWeight])
-      head = std::max(head, device.now[kWeight][as_index(weights - 1)] + times[kWeight]);
-    return head;
+  /// When what an op needs of its neighbour is there.
+  std::int64_t arrival(const PartialOrder& order, std::size_t j, std::size_t kind, std::int32_t k) {
+    const std::size_t from = kind == kForward ? j - 1 : j + 1;  // beyond the line: none
+    if (from >= devices_.size()) return 0;
+    std::vector<std::int64_t>& arrivals = devices_[j].arrivals[kind];
+    if (k < order.sent().count(j, kind))
+      return arrivals[as_index(k)] = order.sent().arrival(j, kind, k);
+    std::int64_t sent = devices_[from].now[kind][as_index(k)] + problem_->devices[from].times[kind];
+    if (problem_->shared_links && k > 0) sent = std::max(sent, arrivals[as_index(k - 1)]);
+    return arrivals[as_index(k)] = sent + problem_->devices[std::min(j, from)].to_next;
   }
-  std::int64_t input_head(const PartialOrder& order, std::size_t j, std::int32_t k) {
-    Device& device = devices_[j];
-    const auto& times = problem_->devices[j].times;
-    const Counts& done = order[j].done;
-    std::int64_t head = 0;
-    if (k > done[kInput]) head = device.now[kInput][as_index(k - 1)] + times[kInput];
-    if (k >= done[kForward])
-      head = std::max(head, device.now[kForward][as_index(k)] + times[kForward]);
-    if (j + 1 < devices_.size()) {
-      std::int64_t& arrival = device.gradient_arrivals[as_index(k)];
-      if (k < order[j].gradients) {
-        arrival = order.gradient_arrival(j, k);
-      } else {
-        std::int64_t sent =
-            devices_[j + 1].now[kInput][as_index(k)] + problem_->devices[j + 1].times[kInput];
-        if (problem_->shared_links && k > 0)
-          sent = std::max(sent, device.gradient_arrivals[as_index(k - 1)]);
-        arrival = sent + problem_->devices[j].to_next;
-      }
-      head = std::max(head, arrival);
+  /// When so many of the device's ops of a kind have ended; 0: the order has done them.
+  std::int64_t end_of(const PartialOrder& order, std::size_t j, std::size_t kind,
+                      std::int32_t count) const {
+    if (count <= order[j].done[kind]) return 0;
+    return devices_[j].now[kind][as_index(count - 1)] + problem_->devices[j].times[kind];
+  }
+  std::int64_t head(const PartialOrder& order, std::size_t j, std::size_t kind, std::int32_t k) {
+    const std::int64_t before = end_of(order, j, kind, k);
+    if (kind > kForward) {
+      const std::int64_t made = std::max(before, end_of(order, j, kind - 1, k + 1));
+      return kind == kWeight ? made : std::max(made, arrival(order, j, kind, k));
     }
-    return head;
+    const Device& device = devices_[j];
+    return std::max({before, arrival(order, j, kind, k),
+                     end_of(order, j, kInput, device.inputs_before[as_index(k)]),
+                     end_of(order, j, kWeight, device.weights_before[as_index(k)])});
+  }
+  /// The kind of which `value` is the largest, the first of several; kLetters: all are below 0.
+  template <class Value>
+  static std::size_t kind_of_largest(const Value& value) {
+    std::size_t best = kLetters;
+    std::int64_t largest = -1;
+    for (std::size_t kind = 0; kind < kLetters; ++kind) {
+      const std::int64_t one = value(kind);
+      if (one <= largest) continue;
+      best = kind;
+      largest = one;
+    }
+    return best;
   }
   /// No order ends the first ops of each kind, so many, sooner on this device.
   std::int64_t end_of_first(std::size_t j, const Counts& counts) const {
@@ -185,13 +173,9 @@ class OrderBound {
     Counts left = counts;
     std::int64_t end = 0, work = 0;
     for (std::int64_t looked_at = 0; looked_at < most_; ++looked_at) {
-      std::size_t latest = kLetters;
-      for (std::size_t kind = 0; kind < kLetters; ++kind) {
-        if (left[kind] == 0) continue;
-        if (latest == kLetters ||
-            heads[kind][as_index(left[kind] - 1)] > heads[latest][as_index(left[latest] - 1)])
-          latest = kind;
-      }
+      const std::size_t latest = kind_of_largest([&](std::size_t kind) {
+        return left[kind] == 0 ? -1 : heads[kind][as_index(left[kind] - 1)];
+      });
       if (latest == kLetters) return end;
       work += problem_->devices[j].times[latest];
       end = std::max(end, heads[latest][as_index(--left[latest])] + work);
@@ -204,13 +188,9 @@ class OrderBound {
     Counts next = from;
     std::int64_t rest = 0, work = 0;
     for (std::int64_t looked_at = 0; looked_at < most_; ++looked_at) {
-      std::size_t longest = kLetters;
-      for (std::size_t kind = 0; kind < kLetters; ++kind) {
-        if (next[kind] == m_) continue;
-        if (longest == kLetters ||
-            tails[kind][as_index(next[kind])] > tails[longest][as_index(next[longest])])
-          longest = kind;
-      }
+      const std::size_t longest = kind_of_largest([&](std::size_t kind) {
+        return next[kind] == m_ ? -1 : tails[kind][as_index(next[kind])];
+      });
       if (longest == kLetters) return rest;
       work += problem_->devices[j].times[longest];
       rest = std::max(rest, work + tails[longest][as_index(next[longest]++)]);
@@ -220,35 +200,24 @@ class OrderBound {
   /// Heads given what the order did; they are no less than those of all orders. With sets: what
   /// must precede an op on its device takes its time there.
   void advance(const PartialOrder& order, bool with_sets) {
-    const auto settle = [&](std::size_t j, std::size_t kind, std::int32_t k, std::int64_t head,
-                            const Counts& before) {
+    const auto settle = [&](std::size_t j, std::size_t kind, std::int32_t k, const Counts& before) {
+      if (k < order[j].done[kind]) return;
       Device& device = devices_[j];
-      if (with_sets) head = std::max(head, end_of_first(j, before));
+      std::int64_t first = head(order, j, kind, k);
+      if (with_sets) first = std::max(first, end_of_first(j, before));
       device.now[kind][as_index(k)] =
-          std::max({head, order[j].now, device.heads[kind][as_index(k)]});
+          std::max({first, order[j].now, device.heads[kind][as_index(k)]});
     };
     for (std::int32_t k = 0; k < m_; ++k) {
       keep_going();
       for (std::size_t j = 0; j < devices_.size(); ++j) {
-        if (k < order[j].done[kForward]) continue;
-        settle(
-            j, kForward, k, forward_head(order, j, k),
-            {k, devices_[j].inputs_before[as_index(k)], devices_[j].weights_before[as_index(k)]});
+        const Device& device = devices_[j];
+        settle(j, kForward, k,
+               {k, device.inputs_before[as_index(k)], device.weights_before[as_index(k)]});
       }
       for (std::size_t j = devices_.size(); j-- > 0;) {
-        const Counts& done = order[j].done;
-        if (k >= done[kInput]) {
-          settle(j, kInput, k, input_head(order, j, k),
-                 {k + 1, k, devices_[j].weights_before[as_index(k)]});
-        }
-        if (k < done[kWeight]) continue;
-        std::int64_t head = 0;
-        if (k > done[kWeight])
-          head = devices_[j].now[kWeight][as_index(k - 1)] + problem_->devices[j].times[kWeight];
-        if (k >= done[kInput])
-          head = std::max(
-              head, devices_[j].now[kInput][as_index(k)] + problem_->devices[j].times[kInput]);
-        settle(j, kWeight, k, head, {k + 1, k + 1, k});
+        settle(j, kInput, k, {k + 1, k, devices_[j].weights_before[as_index(k)]});
+        settle(j, kWeight, k, {k + 1, k + 1, k});
       }
     }
   }

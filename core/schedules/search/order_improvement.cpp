@@ -1,22 +1,10 @@
-#include <algorithm>
-
-#include "core/base/split_mix.h"
+#include "core/base/random.h"
 #include "core/schedules/search/order_clock.h"
 #include "core/schedules/search/order_tree.h"
 
 namespace tandem {
 
 namespace {
-
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
-
- private:
-  std::uint64_t next() { return split_mix(state_ += kSplitMixGamma); }
-  std::uint64_t state_;
-};
 
 class Improvement {
  public:
@@ -46,12 +34,16 @@ class Improvement {
   }
 
  private:
+  std::size_t random_below(std::size_t bound) {
+    return static_cast<std::size_t>(split_mix(random_ += kSplitMixGamma) % bound);
+  }
+
   /// False: it would change nothing, or not be possible.
   bool move() {
-    const OrderClock::Place place = path_[random_.below(path_.size())];
+    const OrderClock::Place place = path_[random_below(path_.size())];
     constexpr std::size_t kFarthest = 12;
-    const std::size_t far = 1 + random_.below(1 + random_.below(kFarthest));
-    const bool earlier = random_.below(2) == 0;
+    const std::size_t far = 1 + random_below(1 + random_below(kFarthest));
+    const bool earlier = random_below(2) == 0;
     const std::size_t from = place.position;
     Word& word = words_[place.device];
     if (earlier ? from < far : from + far >= word.size()) return false;
@@ -69,7 +61,7 @@ class Improvement {
   }
 
   const OrderProblem& problem_;
-  Random random_;
+  std::uint64_t random_;
   SearchMeter& meter_;
   OrderClock clock_;
   Words words_;

@@ -1,13 +1,9 @@
 #include "core/schedules/search/order_search.h"
 
-#include <algorithm>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/search/order_clock.h"
 #include "core/schedules/search/order_tree.h"

@@ -1,6 +1,5 @@
 #include "core/schedules/search/order_tree.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -31,20 +30,13 @@ Key key_of(const OrderProblem& problem, const PartialOrder& order) {
     const PartialOrder::Device& device = order[j];
     key.done.insert(key.done.end(), device.done.begin(), device.done.end());
     key.times.push_back(device.now);
-    const auto wait = [&](std::int64_t arrival) {
-      key.times.push_back(std::max(arrival, device.now));
-    };
-    if (j > 0) {
-      for (std::int32_t k = device.done[0]; k < device.forwards; ++k)
-        wait(order.forward_arrival(j, k));
+    for (const std::size_t kind : {0u, 1u}) {
+      const std::size_t from = kind == 0 ? j - 1 : j + 1;  // beyond the line: none
+      if (from >= order.devices()) continue;
+      for (std::int32_t k = device.done[kind]; k < order.sent().count(j, kind); ++k)
+        key.times.push_back(std::max(order.sent().arrival(j, kind, k), device.now));
       if (problem.shared_links)
-        key.times.push_back(std::max(device.last_forward, order[j - 1].now));
-    }
-    if (j + 1 < order.devices()) {
-      for (std::int32_t k = device.done[1]; k < device.gradients; ++k)
-        wait(order.gradient_arrival(j, k));
-      if (problem.shared_links)
-        key.times.push_back(std::max(device.last_gradient, order[j + 1].now));
+        key.times.push_back(std::max(order.sent().last(j, kind), order[from].now));
     }
   }
   return key;
@@ -155,7 +147,6 @@ class Beam {
     Link link;
   };
 
-  /// How long devices have waited.
   std::int64_t idle(const PartialOrder& order) const {
     std::int64_t all = 0;
     for (std::size_t j = 0; j < order.devices(); ++j) {

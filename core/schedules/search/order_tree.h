@@ -4,13 +4,12 @@
 
 #include <cstdint>
 
+#include "core/schedules/order_problem.h"
 #include "core/schedules/search/order_bound.h"
-#include "core/schedules/search/order_problem.h"
 #include "core/schedules/search/search_meter.h"
 
 namespace tandem {
 
-/// An order, and how long it takes.
 struct FoundOrder {
   Words words;
   std::int64_t makespan = 0;

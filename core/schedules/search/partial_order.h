@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/schedules/search/order_problem.h"
+#include "core/schedules/search/sent_results.h"
 
 namespace tandem {
 
@@ -18,65 +18,35 @@ class PartialOrder {
   explicit PartialOrder(const OrderProblem& problem)
       : problem_(&problem),
         devices_(problem.devices.size()),
-        forwards_(devices_.size() * static_cast<std::size_t>(problem.microbatches)),
-        gradients_(forwards_),
-        left_(kLetters * forwards_.size()) {
-    // What the first device's forwards and the last one's gradients need is on the device.
-    devices_.front().forwards = problem.microbatches;
-    devices_.back().gradients = problem.microbatches;
-  }
+        sent_(problem),
+        left_(kLetters * devices_.size() * static_cast<std::size_t>(problem.microbatches)) {}
 
   struct Device {
     std::array<std::int32_t, kLetters> done{};
     std::int64_t now = 0;
-    std::int32_t forwards = 0, gradients = 0;  // that have been sent here
-    std::int64_t last_forward = 0, last_gradient = 0;
   };
   const Device& operator[](std::size_t device) const { return devices_[device]; }
   std::size_t devices() const { return devices_.size(); }
+  const SentResults& sent() const { return sent_; }
 
   /// When the next op of a kind would start; empty: what it needs has not been ordered yet.
   std::optional<std::int64_t> start(std::size_t device, std::size_t kind) const {
     const Device& one = devices_[device];
-    std::array<std::int32_t, kLetters> done = one.done;
-    if (kind == 0) {
-      if (done[0] == one.forwards) return std::nullopt;
-      ++done[0];
-      if (problem_->held(device, done) > problem_->devices[device].cap) return std::nullopt;
-      return std::max(one.now, forward_arrival(device, done[0] - 1));
-    }
-    if (done[kind] == done[kind - 1]) return std::nullopt;
+    if (kind > 0 && one.done[kind] == one.done[kind - 1]) return std::nullopt;
     if (kind == 2) return one.now;
-    if (done[1] == one.gradients) return std::nullopt;
-    return std::max(one.now, gradient_arrival(device, done[1]));
+    if (one.done[kind] == sent_.count(device, kind)) return std::nullopt;
+    std::array<std::int32_t, kLetters> done = one.done;
+    ++done[kind];
+    if (kind == 0 && problem_->held(device, done) > problem_->devices[device].cap)
+      return std::nullopt;
+    return std::max(one.now, sent_.arrival(device, kind, one.done[kind]));
   }
   void put(std::size_t device, std::size_t kind) {
     Device& one = devices_[device];
     one.now = *start(device, kind) + problem_->devices[device].times[kind];
     ++one.done[kind];
     --left_;
-    if (kind == 0 && device + 1 < devices_.size()) {
-      Device& next = devices_[device + 1];
-      const std::int64_t free =
-          problem_->shared_links ? std::max(one.now, next.last_forward) : one.now;
-      next.last_forward = free + problem_->devices[device].to_next;
-      forwards_[cell(device + 1, next.forwards++)] = next.last_forward;
-    }
-    if (kind == 1 && device > 0) {
-      Device& next = devices_[device - 1];
-      const std::int64_t free =
-          problem_->shared_links ? std::max(one.now, next.last_gradient) : one.now;
-      next.last_gradient = free + problem_->devices[device - 1].to_next;
-      gradients_[cell(device - 1, next.gradients++)] = next.last_gradient;
-    }
-  }
-
-  /// REQUIRES: it has been sent.
-  std::int64_t forward_arrival(std::size_t device, std::int32_t k) const {
-    return forwards_[cell(device, k)];
-  }
-  std::int64_t gradient_arrival(std::size_t device, std::int32_t k) const {
-    return gradients_[cell(device, k)];
+    sent_.send(device, kind, one.now);
   }
 
   /// One of these that are the next ops in time order: an optimal order has one of them next.
@@ -113,13 +83,9 @@ class PartialOrder {
   }
 
  private:
-  std::size_t cell(std::size_t device, std::int32_t k) const {
-    return device * static_cast<std::size_t>(problem_->microbatches) + static_cast<std::size_t>(k);
-  }
-
   const OrderProblem* problem_;
   std::vector<Device> devices_;
-  std::vector<std::int64_t> forwards_, gradients_;  // arrivals, by device and microbatch
+  SentResults sent_;
   std::size_t left_;
 };
 

@@ -14,11 +14,6 @@
 
 namespace tandem::cuda {
 
-template <class A>
-using AttentionForwardSpans = AttentionForward<A, float>;
-template <class A>
-using AttentionBackwardSpans = AttentionBackward<A, float>;
-
 /// Elements of float that attention_backward() asks of the grid's workspace.
 constexpr std::int64_t attention_backward_workspace(AttentionShape shape) {
   return shape.batch * shape.heads * shape.sequence;
@@ -62,7 +57,7 @@ TANDEM_DEVICE float dot(const float* a, const A* b, std::int64_t count) {
 template <class A>
 struct AttendQuery {
   AttentionShape shape;
-  AttentionForwardSpans<A> spans;
+  AttentionForward<A, float> spans;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
@@ -124,7 +119,7 @@ struct PairGradient {
 template <class A>
 struct QueryGradient {
   AttentionShape shape;
-  AttentionBackwardSpans<A> spans;
+  AttentionBackward<A, float> spans;
   const float* along;
 
   template <class Block>
@@ -158,7 +153,7 @@ struct QueryGradient {
 template <class A>
 struct KeyGradient {
   AttentionShape shape;
-  AttentionBackwardSpans<A> spans;
+  AttentionBackward<A, float> spans;
   const float* along;
 
   template <class Block>
@@ -192,30 +187,5 @@ struct KeyGradient {
     });
   }
 };
-
-template <class Grid, class A>
-void attention(Grid& grid, AttentionShape shape, const AttentionForwardSpans<A>& spans) {
-  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
-  const std::int64_t shared = shared_bytes<float>(kThreads) +
-                              shared_bytes<float>(shape.width / shape.heads) +
-                              shared_bytes<float>(shape.sequence);
-  grid.run({.blocks = std::ssize(spans.log_sum), .shared_bytes = shared},
-           AttendQuery<A>{shape, spans});
-}
-
-template <class Grid, class A>
-void attention_backward(Grid& grid, AttentionShape shape, const AttentionBackwardSpans<A>& spans) {
-  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
-  check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
-  const std::int64_t rows = attention_backward_workspace(shape);
-  float* along = grid.template workspace<float>(rows);
-  run_each_element(grid, rows, AlongOutput<A>{shape, spans.y.data(), spans.dy.data(), along});
-  const std::int64_t channels = shared_bytes<float>(shape.width / shape.heads);
-  const std::int64_t row = shared_bytes<float>(shape.sequence);
-  grid.run({.blocks = rows, .shared_bytes = 2 * channels + row},
-           QueryGradient<A>{shape, spans, along});
-  grid.run({.blocks = rows, .shared_bytes = 2 * channels + 2 * row},
-           KeyGradient<A>{shape, spans, along});
-}
 
 }  // namespace tandem::cuda

@@ -67,11 +67,6 @@ struct GeluBackward {
   }
 };
 
-template <class Grid, class A>
-void fill(Grid& grid, std::span<A> y, double value) {
-  run_each_element(grid, std::ssize(y), Fill<A>{y.data(), narrow<A>(static_cast<float>(value))});
-}
-
 /// Copies, and rounds where the types ask for it.
 template <class Grid, class From, class To>
 void copy(Grid& grid, std::span<const From> x, std::span<To> y) {

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "core/base/check.h"
-#include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
 
@@ -79,35 +78,6 @@ template <class Grid>
 void keep_tokens(Grid& grid, std::span<const std::int32_t> tokens, std::span<float> kept) {
   TANDEM_CHECK(tokens.size() == kept.size(), tokens.size(), kept.size());
   run_each_element(grid, std::ssize(kept), KeepTokens{tokens.data(), kept.data()});
-}
-
-/// y = table[token] + positions[position], not a number where the table has no such token.
-template <class Grid, class A>
-void embed(Grid& grid, AttentionShape shape, std::span<const float> tokens,
-           std::span<const A> table, std::span<const A> positions, std::span<A> y) {
-  const std::int64_t rows = shape.batch * shape.sequence;
-  check_size(tokens, rows);
-  check_size(y, rows * shape.width);
-  check_size(positions, shape.sequence * shape.width);
-  run_each_element(grid, std::ssize(y),
-                   EmbedElement<A>{shape.sequence, shape.width, std::ssize(table) / shape.width,
-                                   tokens.data(), table.data(), positions.data(), y.data()});
-}
-
-/// dtable += …, dpositions += …; a token that the table does not have adds nothing to it.
-template <class Grid, class A>
-void embed_backward(Grid& grid, AttentionShape shape, std::span<const float> tokens,
-                    std::span<const A> dy, std::span<float> dtable, std::span<float> dpositions) {
-  const std::int64_t rows = shape.batch * shape.sequence;
-  const std::int64_t positions = shape.sequence * shape.width;
-  check_size(tokens, rows);
-  check_size(dy, rows * shape.width);
-  check_size(dpositions, positions);
-  grid.run({.blocks = rows, .shared_bytes = shared_bytes<int>(kThreads)},
-           TokenGradient<A>{rows, shape.width, std::ssize(dtable) / shape.width, tokens.data(),
-                            dy.data(), dtable.data()});
-  run_each_element(grid, positions,
-                   PositionGradient<A>{shape.batch, positions, dy.data(), dpositions.data()});
 }
 
 }  // namespace tandem::cuda

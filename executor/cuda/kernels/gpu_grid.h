@@ -1,6 +1,6 @@
 #pragma once
 // A stream of a GPU as the grid that kernels are queued on (block.h). Plain C++ may call kernels on
-// it: those of instances.h are compiled.
+// it: those of kernels.cu are compiled.
 
 #include <cstddef>
 #include <cstdint>

@@ -38,228 +38,182 @@ class KernelSet {
   explicit KernelSet(Context& context) : context_(&context) {}
 
   static Stored rounded(float value) { return narrow<Stored>(value); }
-  void fill(WideOut y, double value) const;
-  void copy(In x, Out y) const;
-  void store(WideIn x, Out y) const;
+  void fill(WideOut y, double value) const {
+    run_each_element(*context_, std::ssize(y), Fill<float>{y.data(), static_cast<float>(value)});
+  }
+  void copy(In x, Out y) const { cuda::copy(*context_, x, y); }
+  void store(WideIn x, Out y) const { cuda::copy(*context_, x, y); }
   void copy(WideIn x, WideOut y) const
-    requires kRounds;
-  void add(In a, In b, Out y) const;
+    requires kRounds
+  {
+    cuda::copy(*context_, x, y);
+  }
+  void add(In a, In b, Out y) const { cuda::add(*context_, a, b, y); }
   void add(WideIn a, WideIn b, WideOut y) const
-    requires kRounds;
-  void sum_of_squares(WideIn x, double factor, double* sum) const;
+    requires kRounds
+  {
+    cuda::add(*context_, a, b, y);
+  }
+  void sum_of_squares(WideIn x, double factor, double* sum) const {
+    // The order of the sum depends on the length alone.
+    sum_terms(*context_, std::ssize(x), Square<float>{x.data()}, factor, sum);
+  }
 
-  void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
-  void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
-  void accumulate_product(MatmulShape shape, In x, In dy, WideOut dw) const;
-  void accumulate_rows(RowShape shape, In dy, WideOut db) const;
-  void matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before, Out y) const;
-  void matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before, Out dx) const;
-  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, WideOut dw, WideOut db) const;
+  void matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
+    context_->multiply(matmul_product<ProductSpans>(shape, x, w, bias, y));
+  }
+  void matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
+    context_->multiply(matmul_transposed_product<ProductSpans>(shape, x, w, y));
+  }
+  void accumulate_product(MatmulShape shape, In x, In dy, WideOut dw) const {
+    context_->multiply(accumulated_product<ProductSpans>(shape, x, dy, dw));
+  }
+  void accumulate_rows(RowShape shape, In dy, WideOut db) const {
+    cuda::accumulate_rows(*context_, shape, dy, db);
+  }
+  void matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before, Out y) const {
+    TANDEM_CHECK(before.size() == y.size(), before.size(), y.size());
+    auto spans = matmul_product<ProductSpans>(shape, x, w, bias, y);
+    spans.before_gelu = before.data();
+    context_->multiply(spans);
+  }
+  void matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before, Out dx) const {
+    TANDEM_CHECK(before.size() == dx.size(), before.size(), dx.size());
+    auto spans = matmul_transposed_product<ProductSpans>(shape, x, w, dx);
+    spans.gelu_input = before.data();
+    context_->multiply(spans);
+  }
+  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, WideOut dw, WideOut db) const {
+    TANDEM_CHECK(std::ssize(db) == shape.columns, db.size(), shape.columns);
+    auto spans = accumulated_product<ProductSpans>(shape, x, dy, dw);
+    spans.column_sums = db.data();
+    context_->multiply(spans);
+  }
 
-  void layer_norm(RowShape shape, const NormForward<Stored, float>& spans) const;
-  void layer_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const;
+  void layer_norm(RowShape shape, const NormForward<Stored, float>& spans) const {
+    check_sizes(shape.rows * shape.width, spans.x, spans.y);
+    check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
+    check_sizes(shape.width, spans.gain, spans.bias);
+    context_->run({.blocks = shape.rows, .shared_bytes = kNormShared},
+                  NormRow<Stored>{shape.width, spans});
+  }
+  void layer_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const {
+    const std::int64_t size = shape.rows * shape.width;
+    check_sizes(size, spans.x, spans.dy, spans.dx);
+    if (!spans.residual.empty()) check_size(spans.residual, size);
+    check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
+    check_size(spans.gain, shape.width);
+    context_->run({.blocks = shape.rows, .shared_bytes = kNormShared},
+                  NormRowBackward<Stored>{shape.width, spans});
+  }
   void layer_norm_backward_weight(RowShape shape,
-                                  const NormBackwardWeight<Stored, float>& spans) const;
+                                  const NormBackwardWeight<Stored, float>& spans) const {
+    check_sizes(shape.rows * shape.width, spans.x, spans.dy);
+    check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
+    sum_columns(*context_, shape,
+                GainTerm<Stored>{shape.width, spans.x.data(), spans.dy.data(), spans.mean.data(),
+                                 spans.inverse_deviation.data()},
+                spans.dgain);
+    cuda::accumulate_rows(*context_, shape, spans.dy, spans.dbias);
+  }
 
-  void gelu(In x, Out y) const;
-  void gelu_backward(In x, In dy, Out dx) const;
+  void gelu(In x, Out y) const { cuda::gelu(*context_, x, y); }
+  void gelu_backward(In x, In dy, Out dx) const { cuda::gelu_backward(*context_, x, dy, dx); }
 
-  void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const;
+  void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const {
+    check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+    const std::int64_t shared = shared_bytes<float>(kThreads) +
+                                shared_bytes<float>(shape.width / shape.heads) +
+                                shared_bytes<float>(shape.sequence);
+    context_->run({.blocks = std::ssize(spans.log_sum), .shared_bytes = shared},
+                  AttendQuery<Stored>{shape, spans});
+  }
   void attention_backward(AttentionShape shape,
-                          const AttentionBackward<Stored, float>& spans) const;
+                          const AttentionBackward<Stored, float>& spans) const {
+    check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+    check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
+    const std::int64_t rows = attention_backward_workspace(shape);
+    float* along = context_->template workspace<float>(rows);
+    run_each_element(*context_, rows,
+                     AlongOutput<Stored>{shape, spans.y.data(), spans.dy.data(), along});
+    const std::int64_t channels = shared_bytes<float>(shape.width / shape.heads);
+    const std::int64_t row = shared_bytes<float>(shape.sequence);
+    context_->run({.blocks = rows, .shared_bytes = 2 * channels + row},
+                  QueryGradient<Stored>{shape, spans, along});
+    context_->run({.blocks = rows, .shared_bytes = 2 * channels + 2 * row},
+                  KeyGradient<Stored>{shape, spans, along});
+  }
 
-  void keep_tokens(Ids tokens, WideOut kept) const;
-  void embed(AttentionShape shape, WideIn tokens, In table, In positions, Out y) const;
+  void keep_tokens(Ids tokens, WideOut kept) const {
+    constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
+    for (const std::int32_t token : tokens) TANDEM_CHECK(token >= 0 && token < kTokenLimit, token);
+    cuda::keep_tokens(*context_, tokens, kept);
+  }
+  void embed(AttentionShape shape, WideIn tokens, In table, In positions, Out y) const {
+    const std::int64_t rows = shape.batch * shape.sequence;
+    check_size(tokens, rows);
+    check_size(y, rows * shape.width);
+    check_size(positions, shape.sequence * shape.width);
+    run_each_element(
+        *context_, std::ssize(y),
+        EmbedElement<Stored>{shape.sequence, shape.width, std::ssize(table) / shape.width,
+                             tokens.data(), table.data(), positions.data(), y.data()});
+  }
   void embed_backward(AttentionShape shape, WideIn tokens, In dy, WideOut dtable,
-                      WideOut dpositions) const;
+                      WideOut dpositions) const {
+    const std::int64_t rows = shape.batch * shape.sequence;
+    const std::int64_t positions = shape.sequence * shape.width;
+    check_size(tokens, rows);
+    check_size(dy, rows * shape.width);
+    check_size(dpositions, positions);
+    context_->run({.blocks = rows, .shared_bytes = shared_bytes<int>(kThreads)},
+                  TokenGradient<Stored>{rows, shape.width, std::ssize(dtable) / shape.width,
+                                        tokens.data(), dy.data(), dtable.data()});
+    run_each_element(
+        *context_, positions,
+        PositionGradient<Stored>{shape.batch, positions, dy.data(), dpositions.data()});
+  }
 
-  void cross_entropy(RowShape shape, Ids targets, double scale, Out logits, double* loss) const;
+  void cross_entropy(RowShape shape, Ids targets, double scale, Out logits, double* loss) const {
+    for (const std::int32_t target : targets)
+      TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
+    cuda::cross_entropy(*context_, shape, targets, scale, logits, loss);
+  }
   void squared_error(RowShape shape, In y, WideIn expected, double scale, Out gradient,
-                     double* loss) const;
+                     double* loss) const {
+    check_sizes(shape.rows * shape.width, y, expected, gradient);
+    sum_terms(*context_, std::ssize(y),
+              SquaredErrorTerm<Stored>{y.data(), expected.data(), static_cast<float>(scale),
+                                       gradient.data()},
+              0.5 / static_cast<double>(shape.rows), loss);
+  }
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
-              const UpdateDecision* before, UpdateDecision* decision) const;
+              const UpdateDecision* before, UpdateDecision* decision) const {
+    context_->run({.blocks = 1},
+                  Decide{std::ssize(squares), squares.data(), numbers, before, decision});
+  }
   void step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
-            const StepNumbers& numbers) const;
+            const StepNumbers& numbers) const {
+    with_rule(kind, [&](auto rule) {
+      using Rule = decltype(rule);
+      check_step(spans, Rule::kStates);
+      context_->run(grid_of_elements(std::ssize(spans.weights)),
+                    StepElements<Rule, Stored>{
+                        .count = std::ssize(spans.weights),
+                        .weights = spans.weights.data(),
+                        .gradient = spans.gradient.data(),
+                        .first = spans.first.data(),
+                        .second = spans.second.data(),
+                        .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
+                        .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
+                        .keeps_state = spans.keeps_state,
+                        .numbers = numbers});
+    });
+  }
 
  private:
   Context* context_;
 };
-
-// Not in the class, for there they would be inline: a compiler that knows no GPU must leave them to
-// the one that does.
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::fill(WideOut y, double value) const {
-  cuda::fill(*context_, y, value);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::copy(In x, Out y) const {
-  cuda::copy(*context_, x, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::add(In a, In b, Out y) const {
-  cuda::add(*context_, a, b, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::store(WideIn x, Out y) const {
-  cuda::copy(*context_, x, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::copy(WideIn x, WideOut y) const
-  requires kRounds
-{
-  cuda::copy(*context_, x, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::add(WideIn a, WideIn b, WideOut y) const
-  requires kRounds
-{
-  cuda::add(*context_, a, b, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::sum_of_squares(WideIn x, double factor, double* sum) const {
-  cuda::sum_of_squares(*context_, x, factor, sum);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
-  context_->multiply(matmul_product<ProductSpans>(shape, x, w, bias, y));
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
-  context_->multiply(matmul_transposed_product<ProductSpans>(shape, x, w, y));
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::accumulate_product(MatmulShape shape, In x, In dy,
-                                                    WideOut dw) const {
-  context_->multiply(accumulated_product<ProductSpans>(shape, x, dy, dw));
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::accumulate_rows(RowShape shape, In dy, WideOut db) const {
-  cuda::accumulate_rows(*context_, shape, dy, db);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before,
-                                             Out y) const {
-  TANDEM_CHECK(before.size() == y.size(), before.size(), y.size());
-  auto spans = matmul_product<ProductSpans>(shape, x, w, bias, y);
-  spans.before_gelu = before.data();
-  context_->multiply(spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::matmul_transposed_gelu_backward(MatmulShape shape, In x, In w,
-                                                                 In before, Out dx) const {
-  TANDEM_CHECK(before.size() == dx.size(), before.size(), dx.size());
-  auto spans = matmul_transposed_product<ProductSpans>(shape, x, w, dx);
-  spans.gelu_input = before.data();
-  context_->multiply(spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::accumulate_product_and_rows(MatmulShape shape, In x, In dy,
-                                                             WideOut dw, WideOut db) const {
-  TANDEM_CHECK(std::ssize(db) == shape.columns, db.size(), shape.columns);
-  auto spans = accumulated_product<ProductSpans>(shape, x, dy, dw);
-  spans.column_sums = db.data();
-  context_->multiply(spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::layer_norm(RowShape shape,
-                                            const NormForward<Stored, float>& spans) const {
-  cuda::layer_norm(*context_, shape, spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::layer_norm_backward(
-    RowShape shape, const NormBackward<Stored, float>& spans) const {
-  cuda::layer_norm_backward(*context_, shape, spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::layer_norm_backward_weight(
-    RowShape shape, const NormBackwardWeight<Stored, float>& spans) const {
-  cuda::layer_norm_backward_weight(*context_, shape, spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::gelu(In x, Out y) const {
-  cuda::gelu(*context_, x, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::gelu_backward(In x, In dy, Out dx) const {
-  cuda::gelu_backward(*context_, x, dy, dx);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::attention(AttentionShape shape,
-                                           const AttentionForward<Stored, float>& spans) const {
-  cuda::attention(*context_, shape, spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::attention_backward(
-    AttentionShape shape, const AttentionBackward<Stored, float>& spans) const {
-  cuda::attention_backward(*context_, shape, spans);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::keep_tokens(Ids tokens, WideOut kept) const {
-  constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
-  for (const std::int32_t token : tokens) TANDEM_CHECK(token >= 0 && token < kTokenLimit, token);
-  cuda::keep_tokens(*context_, tokens, kept);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::embed(AttentionShape shape, WideIn tokens, In table, In positions,
-                                       Out y) const {
-  cuda::embed(*context_, shape, tokens, table, positions, y);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::embed_backward(AttentionShape shape, WideIn tokens, In dy,
-                                                WideOut dtable, WideOut dpositions) const {
-  cuda::embed_backward(*context_, shape, tokens, dy, dtable, dpositions);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::cross_entropy(RowShape shape, Ids targets, double scale,
-                                               Out logits, double* loss) const {
-  for (const std::int32_t target : targets)
-    TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
-  cuda::cross_entropy(*context_, shape, targets, scale, logits, loss);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::squared_error(RowShape shape, In y, WideIn expected, double scale,
-                                               Out gradient, double* loss) const {
-  cuda::squared_error(*context_, shape, y, expected, scale, gradient, loss);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::decide(std::span<const double> squares,
-                                        const DecideNumbers& numbers, const UpdateDecision* before,
-                                        UpdateDecision* decision) const {
-  cuda::decide(*context_, squares, numbers, before, decision);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
-                                      const StepNumbers& numbers) const {
-  with_rule(kind, [&](auto rule) { cuda::step<decltype(rule)>(*context_, spans, numbers); });
-}
 
 }  // namespace tandem::cuda

@@ -24,8 +24,6 @@ bool is_portable(const KernelSettings& settings) {
 
 }  // namespace
 
-void KernelContext::Free::operator()(std::byte* memory) const { cudaFree(memory); }
-
 Bytes KernelContext::bytes_of(const KernelSettings& settings) {
   return settings.workspace + (is_portable(settings) ? 0 : kProductWorkspace);
 }
@@ -36,7 +34,7 @@ KernelContext::Memory KernelContext::allocate(const KernelSettings& settings) {
   void* first = nullptr;
   const std::string call = "cudaMalloc of a workspace of " + print_bytes(size);
   check(cudaMalloc(&first, static_cast<std::size_t>(size)), call.c_str());
-  return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(first)), size};
+  return {DeviceMemory(static_cast<std::byte*>(first)), size};
 }
 
 KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings, Memory memory)

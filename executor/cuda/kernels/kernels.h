@@ -14,6 +14,7 @@
 #include "executor/cuda/kernels/gpu_grid.h"
 #include "executor/cuda/kernels/kernel_set.h"
 #include "executor/cuda/kernels/products.h"
+#include "executor/cuda/runtime/raii.h"
 
 namespace tandem::cuda {
 
@@ -37,17 +38,13 @@ class KernelContext : public GpuGrid {
   Bytes bytes() const { return memory_.size; }
   static Bytes bytes_of(const KernelSettings& settings);
 
-  /// Queues a product.
   void multiply(const ProductSpans<float, float>& product);
   void multiply(const ProductSpans<Bf16, Bf16>& product);
   void multiply(const ProductSpans<Bf16, float>& product);
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
   struct Memory {
-    std::unique_ptr<std::byte, Free> first;
+    DeviceMemory first;
     Bytes size = 0;
   };
   static Memory allocate(const KernelSettings& settings);

@@ -128,12 +128,6 @@ struct CrossEntropyRow {
   }
 };
 
-/// *result = factor · Σ x²; the order of the sum depends on the length alone.
-template <class Grid, class A>
-void sum_of_squares(Grid& grid, std::span<const A> x, double factor, double* result) {
-  sum_terms(grid, std::ssize(x), Square<A>{x.data()}, factor, result);
-}
-
 /// Replaces logits by scale · dloss/dlogits of the sum over rows; *loss: the mean over rows, null:
 /// not wanted.
 template <class Grid, class A>
@@ -147,20 +141,6 @@ void cross_entropy(Grid& grid, RowShape shape, std::span<const std::int32_t> tar
                               losses});
   if (loss == nullptr) return;
   grid.run(kOneBlock, SumParts{shape.rows, 1.0 / static_cast<double>(shape.rows), losses, loss});
-}
-
-/// gradient = scale · (y − expected); *loss = ½·Σ(y − expected)² / rows, null: not wanted.
-template <class Grid, class A>
-void squared_error(Grid& grid, RowShape shape, std::span<const A> y,
-                   std::span<const float> expected, double scale, std::span<A> gradient,
-                   double* loss) {
-  TANDEM_CHECK(std::ssize(y) == shape.rows * shape.width && expected.size() == y.size() &&
-                   gradient.size() == y.size(),
-               y.size(), expected.size(), gradient.size(), shape.rows, shape.width);
-  sum_terms(
-      grid, std::ssize(y),
-      SquaredErrorTerm<A>{y.data(), expected.data(), static_cast<float>(scale), gradient.data()},
-      0.5 / static_cast<double>(shape.rows), loss);
 }
 
 }  // namespace tandem::cuda

@@ -13,16 +13,9 @@
 namespace tandem::cuda {
 
 template <class A>
-using NormForwardSpans = NormForward<A, float>;
-template <class A>
-using NormBackwardSpans = NormBackward<A, float>;
-template <class A>
-using NormBackwardWeightSpans = NormBackwardWeight<A, float>;
-
-template <class A>
 struct NormRow {
   std::int64_t width;
-  NormForwardSpans<A> spans;
+  NormForward<A, float> spans;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
@@ -53,7 +46,7 @@ struct NormRow {
 template <class A>
 struct NormRowBackward {
   std::int64_t width;
-  NormBackwardSpans<A> spans;
+  NormBackward<A, float> spans;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
@@ -91,37 +84,5 @@ struct GainTerm {
 };
 
 inline constexpr std::int64_t kNormShared = shared_bytes<float>(kThreads);
-
-template <class Grid, class A>
-void layer_norm(Grid& grid, RowShape shape, const NormForwardSpans<A>& spans) {
-  check_sizes(shape.rows * shape.width, spans.x, spans.y);
-  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
-  check_sizes(shape.width, spans.gain, spans.bias);
-  grid.run({.blocks = shape.rows, .shared_bytes = kNormShared}, NormRow<A>{shape.width, spans});
-}
-
-template <class Grid, class A>
-void layer_norm_backward(Grid& grid, RowShape shape, const NormBackwardSpans<A>& spans) {
-  const std::int64_t size = shape.rows * shape.width;
-  check_sizes(size, spans.x, spans.dy, spans.dx);
-  if (!spans.residual.empty()) check_size(spans.residual, size);
-  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
-  check_size(spans.gain, shape.width);
-  grid.run({.blocks = shape.rows, .shared_bytes = kNormShared},
-           NormRowBackward<A>{shape.width, spans});
-}
-
-/// dgain += …, dbias += …
-template <class Grid, class A>
-void layer_norm_backward_weight(Grid& grid, RowShape shape,
-                                const NormBackwardWeightSpans<A>& spans) {
-  check_sizes(shape.rows * shape.width, spans.x, spans.dy);
-  check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
-  sum_columns(grid, shape,
-              GainTerm<A>{shape.width, spans.x.data(), spans.dy.data(), spans.mean.data(),
-                          spans.inverse_deviation.data()},
-              spans.dgain);
-  accumulate_rows(grid, shape, spans.dy, spans.dbias);
-}
 
 }  // namespace tandem::cuda

@@ -1,11 +1,9 @@
 #include "executor/cuda/kernels/products.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/base/check.h"
 #include "core/base/error.h"
 
 namespace tandem::cuda {

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <span>
 
 #include "executor/backend/step_rules.h"
 #include "executor/cuda/kernels/bf16.h"
@@ -66,29 +65,5 @@ struct StepElements {
     return std::fma(-factors.rate, std::fma(factors.decay, weights[i], change), weights[i]);
   }
 };
-
-/// As Kernels::decide().
-template <class Grid>
-void decide(Grid& grid, std::span<const double> squares, const DecideNumbers& numbers,
-            const UpdateDecision* before, UpdateDecision* decision) {
-  grid.run({.blocks = 1}, Decide{std::ssize(squares), squares.data(), numbers, before, decision});
-}
-
-/// As Kernels::step().
-template <class Rule, class Grid, class A>
-void step(Grid& grid, const StepSpans<A, float>& spans, const StepNumbers& numbers) {
-  check_step(spans, Rule::kStates);
-  grid.run(
-      grid_of_elements(std::ssize(spans.weights)),
-      StepElements<Rule, A>{.count = std::ssize(spans.weights),
-                            .weights = spans.weights.data(),
-                            .gradient = spans.gradient.data(),
-                            .first = spans.first.data(),
-                            .second = spans.second.data(),
-                            .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
-                            .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
-                            .keeps_state = spans.keeps_state,
-                            .numbers = numbers});
-}
 
 }  // namespace tandem::cuda

@@ -13,10 +13,12 @@
 
 namespace tandem::cuda {
 
-struct FreeDeviceMemory {
-  void operator()(std::byte* memory) const { cudaFree(memory); }
+/// Gives back by a function of CUDA's.
+template <auto kFree>
+struct FreedBy {
+  void operator()(auto* owned) const { kFree(owned); }
 };
-using DeviceMemory = std::unique_ptr<std::byte, FreeDeviceMemory>;
+using DeviceMemory = std::unique_ptr<std::byte, FreedBy<cudaFree>>;
 
 /// On the current device, zeros.
 inline DeviceMemory allocate_zeros(Bytes bytes) {
@@ -39,10 +41,7 @@ inline Bytes free_memory(int gpu) {
   return static_cast<Bytes>(free);
 }
 
-struct FreePinnedMemory {
-  void operator()(std::byte* memory) const { cudaFreeHost(memory); }
-};
-using PinnedMemory = std::unique_ptr<std::byte, FreePinnedMemory>;
+using PinnedMemory = std::unique_ptr<std::byte, FreedBy<cudaFreeHost>>;
 
 /// Of the host, at the same address for it and for every device.
 inline PinnedMemory allocate_pinned(std::size_t bytes) {
@@ -52,15 +51,8 @@ inline PinnedMemory allocate_pinned(std::size_t bytes) {
   return PinnedMemory(static_cast<std::byte*>(memory));
 }
 
-struct DestroyStream {
-  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
-};
-using OwnedStream = std::unique_ptr<CUstream_st, DestroyStream>;
-
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-};
-using OwnedEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
+using OwnedStream = std::unique_ptr<CUstream_st, FreedBy<cudaStreamDestroy>>;
+using OwnedEvent = std::unique_ptr<CUevent_st, FreedBy<cudaEventDestroy>>;
 
 /// Of the current device. `flags`: cudaEventDisableTiming where only order counts.
 inline OwnedEvent make_event(unsigned flags) {

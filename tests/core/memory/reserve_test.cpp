@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/units.h"
 #include "core/text/count_text.h"
-#include "core/text/percent.h"
 
 namespace tandem {
 namespace {

@@ -6,19 +6,13 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "executor/cpu/kernels.h"
-#include "executor/cuda/kernels/attention.h"
-#include "executor/cuda/kernels/column_sums.h"
-#include "executor/cuda/kernels/elementwise.h"
-#include "executor/cuda/kernels/embedding.h"
-#include "executor/cuda/kernels/loss.h"
-#include "executor/cuda/kernels/norm.h"
-#include "executor/cuda/kernels/product.h"
-#include "executor/cuda/kernels/steps.h"
+#include "executor/cuda/kernels/kernel_set.h"
 #include "tests/executor/cuda/machines.h"
 
 namespace tandem::cuda::testing {
@@ -58,6 +52,12 @@ inline const std::vector<RowShape> kRowShapes{{1, 2},   {1, 37},    {3, 256},
 
 inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
+/// All but products, which a grid alone can't multiply.
+template <class A, class Machine>
+auto kernels_of(Machine& machine) {
+  return KernelSet<std::remove_reference_t<decltype(machine.grid())>, A>(machine.grid());
+}
+
 TYPED_TEST_P(CudaKernels, Elementwise) {
   using A = typename TypeParam::Activation;
   for (const std::int64_t size : {1, 255, 1000}) {
@@ -70,7 +70,7 @@ TYPED_TEST_P(CudaKernels, Elementwise) {
       auto x = machine.put(a), in_place = machine.put(b), dx = machine.put(b);
       auto filled = machine.template poisoned<A>(size), copied = machine.template poisoned<A>(size),
            y = machine.template poisoned<A>(size);
-      fill(machine.grid(), filled.out(), 0.5);
+      run_each_element(machine.grid(), size, Fill<A>{filled.out().data(), narrow<A>(0.5F)});
       copy(machine.grid(), x.in(), copied.out());
       add(machine.grid(), x.in(), in_place.in(), in_place.out());
       gelu(machine.grid(), x.in(), y.out());
@@ -131,9 +131,8 @@ TYPED_TEST_P(CudaKernels, LayerNorm) {
       auto mean = machine.template poisoned<float>(shape.rows),
            inverse = machine.template poisoned<float>(shape.rows);
       auto y = machine.template poisoned<A>(size);
-      layer_norm(
-          machine.grid(), shape,
-          NormForwardSpans<A>{x.in(), gain.in(), bias.in(), mean.out(), inverse.out(), y.out()});
+      kernels_of<A>(machine).layer_norm(
+          shape, {x.in(), gain.in(), bias.in(), mean.out(), inverse.out(), y.out()});
       this->expect_near(machine.get(y), y0);
       this->expect_near(machine.get(mean), mean0);
       this->expect_near(machine.get(inverse), inverse0);
@@ -166,15 +165,14 @@ TYPED_TEST_P(CudaKernels, LayerNormBackward) {
              residual = machine.put(residual0);
         auto mean = machine.put(mean0), inverse = machine.put(inverse0);
         auto dx = machine.template poisoned<A>(size);
-        layer_norm_backward(
-            machine.grid(), shape,
-            NormBackwardSpans<A>{.x = x.in(),
-                                 .mean = mean.in(),
-                                 .inverse_deviation = inverse.in(),
-                                 .gain = gain.in(),
-                                 .dy = dy.in(),
-                                 .residual = has_residual ? residual.in() : std::span<const A>{},
-                                 .dx = dx.out()});
+        kernels_of<A>(machine).layer_norm_backward(
+            shape, {.x = x.in(),
+                    .mean = mean.in(),
+                    .inverse_deviation = inverse.in(),
+                    .gain = gain.in(),
+                    .dy = dy.in(),
+                    .residual = has_residual ? residual.in() : std::span<const A>{},
+                    .dx = dx.out()});
         this->expect_near(machine.get(dx), dx0);
         outputs.keep(machine.get(dx));
       });
@@ -198,9 +196,8 @@ TYPED_TEST_P(CudaKernels, SumsOverRowsAddToWhatIsThere) {
       auto x = machine.put(x0), dy = machine.put(dy0);
       auto mean = machine.put(mean0), inverse = machine.put(inverse0);
       auto dgain = machine.put(start), dbias = machine.put(start), db = machine.put(start);
-      layer_norm_backward_weight(machine.grid(), shape,
-                                 NormBackwardWeightSpans<A>{x.in(), mean.in(), inverse.in(),
-                                                            dy.in(), dgain.out(), dbias.out()});
+      kernels_of<A>(machine).layer_norm_backward_weight(
+          shape, {x.in(), mean.in(), inverse.in(), dy.in(), dgain.out(), dbias.out()});
       accumulate_rows(machine.grid(), shape, dy.in(), db.out());
       // Sums of float numbers of the size of one: those that cancel keep their terms' error.
       for (std::size_t i = 0; i < start.size(); ++i) {
@@ -239,10 +236,9 @@ TYPED_TEST_P(CudaKernels, Attention) {
       auto log_sum = machine.template poisoned<float>(sums);
       auto y = machine.template poisoned<A>(rows * shape.width),
            dqkv = machine.template poisoned<A>(3 * rows * shape.width);
-      attention(machine.grid(), shape, AttentionForwardSpans<A>{qkv.in(), log_sum.out(), y.out()});
-      attention_backward(
-          machine.grid(), shape,
-          AttentionBackwardSpans<A>{qkv.in(), log_sum.in(), y.in(), dy.in(), dqkv.out()});
+      kernels_of<A>(machine).attention(shape, {qkv.in(), log_sum.out(), y.out()});
+      kernels_of<A>(machine).attention_backward(
+          shape, {qkv.in(), log_sum.in(), y.in(), dy.in(), dqkv.out()});
       this->expect_near(machine.get(y), y0);
       EXPECT_LT(relative_error(machine.get(log_sum), log_sum0), 1e-5);
       this->expect_near(machine.get(dqkv), dqkv0);
@@ -262,7 +258,7 @@ TYPED_TEST_P(CudaKernels, AttentionSurvivesHugeScores) {
     auto qkv = machine.put(qkv0);
     auto log_sum = machine.template poisoned<float>(9);
     auto y = machine.template poisoned<A>(36);
-    attention(machine.grid(), shape, AttentionForwardSpans<A>{qkv.in(), log_sum.out(), y.out()});
+    kernels_of<A>(machine).attention(shape, {qkv.in(), log_sum.out(), y.out()});
     EXPECT_LT(relative_error(machine.get(y), y0), 1e-2);
     outputs.keep(machine.get(y));
   });
@@ -297,8 +293,9 @@ TYPED_TEST_P(CudaKernels, Embedding) {
       auto y = machine.template poisoned<A>(rows * width);
       auto dtable = machine.put(start), dpositions = machine.put(begin);
       keep_tokens(machine.grid(), tokens.in(), kept.out());
-      embed(machine.grid(), shape, kept.in(), table.in(), positions.in(), y.out());
-      embed_backward(machine.grid(), shape, kept.in(), dy.in(), dtable.out(), dpositions.out());
+      kernels_of<A>(machine).embed(shape, kept.in(), table.in(), positions.in(), y.out());
+      kernels_of<A>(machine).embed_backward(shape, kept.in(), dy.in(), dtable.out(),
+                                            dpositions.out());
       EXPECT_EQ(machine.get(kept), kept_float);
       this->expect_near(machine.get(y), y0);
       EXPECT_EQ(machine.get(dtable), dtable0);
@@ -318,9 +315,9 @@ TYPED_TEST_P(CudaKernels, TokensThatTheTableDoesNotHaveShow) {
     auto y = machine.template poisoned<A>(3);
     auto dtable = machine.put(std::vector<float>{0, 0}),
          dpositions = machine.put(std::vector<float>{0, 0, 0});
-    embed(machine.grid(), shape, kept.in(), table.in(), positions.in(), y.out());
-    embed_backward(machine.grid(), shape, kept.in(), positions.in(), dtable.out(),
-                   dpositions.out());
+    kernels_of<A>(machine).embed(shape, kept.in(), table.in(), positions.in(), y.out());
+    kernels_of<A>(machine).embed_backward(shape, kept.in(), positions.in(), dtable.out(),
+                                          dpositions.out());
     const auto got = widen(machine.get(y));
     EXPECT_EQ(got[0], 7.0);
     EXPECT_TRUE(std::isnan(got[1]) && std::isnan(got[2]));
@@ -390,9 +387,9 @@ TYPED_TEST_P(CudaKernels, SquaredErrorAndSumOfSquares) {
       auto expected = machine.put(expected0);
       auto gradient = machine.template poisoned<A>(rows);
       auto results = machine.template poisoned<double>(2);
-      squared_error(machine.grid(), shape, y.in(), expected.in(), 0.5, gradient.out(),
-                    results.out().data());
-      sum_of_squares(machine.grid(), y.in(), 9.0, results.out().data() + 1);
+      kernels_of<A>(machine).squared_error(shape, y.in(), expected.in(), 0.5, gradient.out(),
+                                           results.out().data());
+      sum_terms(machine.grid(), rows, Square<A>{y.in().data()}, 9.0, results.out().data() + 1);
       EXPECT_NEAR(machine.get(results)[0], loss0, 1e-6 * loss0);
       EXPECT_NEAR(machine.get(results)[1], squares0, 1e-12 * squares0);
       this->expect_near(machine.get(gradient), gradient0);
@@ -501,12 +498,6 @@ inline const std::vector<StepCase> kStepCases{
     {OptimizerKind::momentum, true, true}, {OptimizerKind::adamw, false, true},
     {OptimizerKind::adamw, true, true},    {OptimizerKind::adamw, false, false}};
 
-template <class Grid>
-void step_of(OptimizerKind kind, Grid& grid, const StepSpans<Bf16, float>& spans,
-             const StepNumbers& numbers) {
-  with_rule(kind, [&](auto rule) { step<decltype(rule)>(grid, spans, numbers); });
-}
-
 inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
                                       .gradient_scale = 0.5,
                                       .weight_decay = 0.1,
@@ -538,15 +529,16 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
       auto first = machine.put(first0), second = machine.put(second0);
       auto made = machine.template poisoned<float>(count);
       auto rounded_made = machine.template poisoned<Bf16>(count);
-      step_of(kind, machine.grid(),
-              {.weights = weights.in(),
-               .gradient = gradient.in(),
-               .first = first.out().first(states > 0 ? size : 0),
-               .second = second.out().first(states > 1 ? size : 0),
-               .weights_out = made.out().first(makes_weights ? size : 0),
-               .keeps_state = keeps_state,
-               .rounded = rounded_made.out().first(makes_weights ? size : 0)},
-              kStepNumbers);
+      kernels_of<Bf16>(machine).step(
+          kind,
+          {.weights = weights.in(),
+           .gradient = gradient.in(),
+           .first = first.out().first(states > 0 ? size : 0),
+           .second = second.out().first(states > 1 ? size : 0),
+           .weights_out = made.out().first(makes_weights ? size : 0),
+           .keeps_state = keeps_state,
+           .rounded = rounded_made.out().first(makes_weights ? size : 0)},
+          kStepNumbers);
       if (makes_weights) {
         this->expect_near(machine.get(made), made0);
         EXPECT_EQ(machine.get(rounded_made), rounded<Bf16>(machine.get(made)));
@@ -579,16 +571,17 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
     auto squares = machine.put(large), bad_squares = machine.put(broken);
     auto decisions = machine.put(std::vector<UpdateDecision>(2));
     UpdateDecision* const decided = decisions.out().data();
-    decide(machine.grid(), squares.in(), limits, static_cast<const UpdateDecision*>(nullptr),
-           decided);
-    decide(machine.grid(), bad_squares.in(), limits, decided, decided + 1);
+    const auto kernels = kernels_of<Bf16>(machine);
+    kernels.decide(squares.in(), limits, nullptr, decided);
+    kernels.decide(bad_squares.in(), limits, decided, decided + 1);
     StepNumbers with_decision = kStepNumbers;
     with_decision.decision = decided;
-    step_of(OptimizerKind::adamw, machine.grid(),
-            {weights.in(), gradient.in(), first.out(), second.out(), made.out()}, with_decision);
+    kernels.step(OptimizerKind::adamw,
+                 {weights.in(), gradient.in(), first.out(), second.out(), made.out()},
+                 with_decision);
     with_decision.decision = decided + 1;
-    step_of(OptimizerKind::adamw, machine.grid(),
-            {made.in(), gradient.in(), first.out(), second.out(), kept.out()}, with_decision);
+    kernels.step(OptimizerKind::adamw,
+                 {made.in(), gradient.in(), first.out(), second.out(), kept.out()}, with_decision);
     this->expect_near(machine.get(made), made0);
     this->expect_near(machine.get(first), first0);
     EXPECT_EQ(machine.get(kept), machine.get(made));

@@ -15,7 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/split_mix.h"
+#include "core/base/random.h"
 #include "core/lower/lower.h"
 #include "core/verify/verify.h"
 #include "tests/core/error_of.h"

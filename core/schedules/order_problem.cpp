@@ -1,4 +1,4 @@
-#include "core/schedules/search/order_problem.h"
+#include "core/schedules/order_problem.h"
 
 #include <algorithm>
 #include <cmath>

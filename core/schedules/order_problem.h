@@ -1,6 +1,6 @@
 #pragma once
 // What the schedule search orders: one batch of a line of devices, a stage each. Microbatches are
-// alike, so that those of a kind may as well run in their order on every device (README.md here):
+// alike, so that those of a kind may as well run in their order on every device (search/README.md):
 // a device's order is a word of letters.
 
 #include <array>
