@@ -3,6 +3,7 @@
 // Everywhere in tandem time is int64 nanoseconds: exact, associative, 292 years of range.
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,5 +37,12 @@ std::string print_bytes(Bytes bytes);
 
 /// Seconds as a double, for JSON keys that end in _s.
 double to_seconds(Duration duration);
+
+/// Division that rounds down, for what stands before a beginning: −1 of 4 belongs to group −1.
+/// REQUIRES: b > 0.
+template <std::signed_integral Integer>
+constexpr Integer floor_div(Integer a, Integer b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
 
 }  // namespace tandem

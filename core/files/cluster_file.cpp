@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/files/constants_files.h"
 #include "core/files/read.h"
 #include "core/text/files.h"
 #include "core/text/json_text.h"
@@ -50,10 +51,18 @@ std::string new_name(const JsonReader& reader, const Rows& rows) {
   return name;
 }
 
+/// Those given, the rest as of any device.
+Calibration read_typical(const JsonReader& reader) {
+  Calibration typical = kTypicalConstants;
+  if (!reader.absent()) read_constants(reader, typical, ConstantsGiven::some);
+  return typical;
+}
+
 DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& before) {
   DeviceSpec device;
   if (!reader.object({"name", "fp32_flops_per_s", "tf32_flops_per_s", "fp16_flops_per_s",
-                      "bf16_flops_per_s", "memory_bytes", "memory_bytes_per_s", "source"})) {
+                      "bf16_flops_per_s", "memory_bytes", "memory_bytes_per_s", "multiprocessors",
+                      "typical", "source"})) {
     return device;
   }
   device.name = new_name(reader["name"], before);
@@ -68,6 +77,9 @@ DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& 
   if (!computes) reader.diagnose("expected a peak, such as \"fp16_flops_per_s\", found none");
   device.memory_bytes = reader["memory_bytes"].bytes();
   device.memory_bytes_per_s = reader["memory_bytes_per_s"].number(kLeastRate);
+  if (reader.has("multiprocessors"))
+    device.multiprocessors = reader["multiprocessors"].integer<std::int32_t>(1, kMostMembers);
+  device.typical = read_typical(reader.optional("typical"));
   if (reader.has("source")) device.source = reader["source"].string();
   return device;
 }
@@ -224,6 +236,12 @@ Json device_json(const DeviceSpec& device) {
   }
   json["memory_bytes"] = device.memory_bytes;
   json["memory_bytes_per_s"] = device.memory_bytes_per_s;
+  if (device.multiprocessors > 0) json["multiprocessors"] = device.multiprocessors;
+  for (const CalibrationConstant& constant : kCalibrationConstants) {
+    const double typical = device.typical.value_or(kTypicalConstants).*constant.member;
+    if (typical != kTypicalConstants.*constant.member)
+      json["typical"][std::string(constant.key)] = typical;
+  }
   if (!device.source.empty()) json["source"] = device.source;
   return json;
 }

@@ -20,18 +20,6 @@ constexpr std::int64_t kCalibrationFileVersion = 1, kMostFitted = 1'000'000'000;
 constexpr std::int64_t kCollectivesFileVersion = 1;
 constexpr double kLeastTime = 1e-12;
 
-void read_constants(const JsonReader& reader, Calibration& constants) {
-  std::vector<std::string_view> known;
-  for (const CalibrationConstant& constant : kCalibrationConstants) known.push_back(constant.key);
-  if (!reader.object(known)) return;
-  for (const CalibrationConstant& constant : kCalibrationConstants) {
-    const JsonReader value = reader[constant.key];
-    const double number = value.number(constant.least);
-    if (number > constant.most) value.expected(fmt::format("at most {}", constant.most));
-    constants.*constant.member = number;
-  }
-}
-
 FittedRange read_fitted(const JsonReader& reader) {
   FittedRange range;
   std::vector<std::string_view> known;
@@ -50,19 +38,42 @@ FittedRange read_fitted(const JsonReader& reader) {
   return range;
 }
 
+PredictionSpread read_spread(const JsonReader& reader) {
+  PredictionSpread spread;
+  if (!reader.object({"rows", "within_80"})) return spread;
+  spread.rows = reader["rows"].integer<std::int64_t>(1, kMostFitted);
+  spread.within_80 = reader["within_80"].number(0.0);
+  return spread;
+}
+
 }  // namespace
+
+void read_constants(const JsonReader& reader, Calibration& constants, ConstantsGiven given) {
+  std::vector<std::string_view> known;
+  for (const CalibrationConstant& constant : kCalibrationConstants) known.push_back(constant.key);
+  if (!reader.object(known)) return;
+  for (const CalibrationConstant& constant : kCalibrationConstants) {
+    const bool required = constant.required && given == ConstantsGiven::all;
+    if (!required && !reader.has(constant.key)) continue;
+    const JsonReader value = reader[constant.key];
+    const double number = value.number(constant.least);
+    if (number > constant.most) value.expected(fmt::format("at most {}", constant.most));
+    constants.*constant.member = number;
+  }
+}
 
 CalibrationFile parse_calibration(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
   const JsonReader root = json.root();
   CalibrationFile calibration;
-  if (root.object({"version", "device", "dtype", "attention", "constants", "fitted"})) {
+  if (root.object({"version", "device", "dtype", "attention", "constants", "fitted", "spread"})) {
     read_version(root, kCalibrationFileVersion);
     calibration.device = root["device"].line();
     calibration.format = root["dtype"].one_of<NumberFormat>(kNumberFormats);
     calibration.attention = root["attention"].one_of<AttentionKernel>(kAttentionKernels);
-    read_constants(root["constants"], calibration.constants);
+    read_constants(root["constants"], calibration.constants, ConstantsGiven::all);
     if (root.has("fitted")) calibration.fitted = read_fitted(root["fitted"]);
+    if (root.has("spread")) calibration.spread = read_spread(root["spread"]);
   }
   json.finish();
   return calibration;
@@ -81,6 +92,10 @@ Json calibration_json(const CalibrationFile& calibration) {
             {"dtype", name(calibration.format)},
             {"attention", name(calibration.attention)},
             {"constants", std::move(constants)}};
+  if (calibration.spread) {
+    json["spread"] = {{"rows", calibration.spread->rows},
+                      {"within_80", calibration.spread->within_80}};
+  }
   if (!calibration.fitted) return json;
   for (const FittedRangeRow& row : kFittedRangeRows) {
     const FittedExtent& extent = (*calibration.fitted).*row.member;

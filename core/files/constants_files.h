@@ -13,12 +13,20 @@
 
 namespace tandem {
 
+class JsonReader;
+
+/// Whether constants that are missing are a fault.
+enum class ConstantsGiven : bool { some, all };
+/// What an object says, by the keys of calibration.json; diagnoses what is wrong with it.
+void read_constants(const JsonReader& reader, Calibration& constants, ConstantsGiven given);
+
 struct CalibrationFile {
   std::string device;                        // kind of devices measured
   NumberFormat format = NumberFormat::fp16;  // what they computed in
   AttentionKernel attention = AttentionKernel::plain;
   Calibration constants;
-  std::optional<FittedRange> fitted = {};  // empty: the file does not say
+  std::optional<FittedRange> fitted = {};       // empty: the file does not say
+  std::optional<PredictionSpread> spread = {};  // the same
   friend bool operator==(const CalibrationFile&, const CalibrationFile&) = default;
 };
 

@@ -38,6 +38,7 @@ enum class Column : std::uint8_t {
   schedule,
   recompute,
   time,
+  parameters,
 };
 
 struct ColumnName {
@@ -61,6 +62,8 @@ constexpr std::array kColumnNames{
     ColumnName{Column::schedule, "schedule", "", false},
     ColumnName{Column::recompute, "recompute", "", false},
     ColumnName{Column::time, "time_ms", "iteration time (ms)"},
+    // Says nothing that the shapes don't.
+    ColumnName{Column::parameters, "parameters", "Parameters (billion)", false},
 };
 
 std::vector<std::string_view> cells_of(std::string_view line) {
@@ -71,7 +74,8 @@ std::vector<std::string_view> cells_of(std::string_view line) {
 
 class IterationsParser {
  public:
-  IterationsParser(std::string_view text, std::string_view file) : in_(text, file) {}
+  IterationsParser(std::string_view text, std::string_view file, Recompute unsaid)
+      : in_(text, file), unsaid_(unsaid) {}
 
   std::vector<MeasuredIteration> rows() {
     if (read_names()) {
@@ -150,7 +154,7 @@ class IterationsParser {
 
   Recompute recompute() {
     const auto text = cell(Column::recompute);
-    if (!text) return Recompute::none;
+    if (!text) return unsaid_;
     if (const auto kind = parse_recompute(*text)) return *kind;
     in_.fail(*text, fmt::format("expected {}, found \"{}\"", kRecomputeNames, *text));
   }
@@ -199,6 +203,7 @@ class IterationsParser {
   }
 
   WordReader in_;
+  Recompute unsaid_;                     // of rows that don't say
   std::map<Column, std::size_t> place_;  // of a column in a row
   std::size_t columns_ = 0;
   std::vector<std::string_view> cells_;
@@ -207,12 +212,13 @@ class IterationsParser {
 
 }  // namespace
 
-std::vector<MeasuredIteration> parse_iterations(std::string_view text, std::string_view file) {
-  return IterationsParser(text, file).rows();
+std::vector<MeasuredIteration> parse_iterations(std::string_view text, std::string_view file,
+                                                Recompute unsaid) {
+  return IterationsParser(text, file, unsaid).rows();
 }
 
-std::vector<MeasuredIteration> read_iterations(const std::string& path) {
-  return parse_iterations(read_file(path, kLargestFile), path);
+std::vector<MeasuredIteration> read_iterations(const std::string& path, Recompute unsaid) {
+  return parse_iterations(read_file(path, kLargestFile), path, unsaid);
 }
 
 }  // namespace tandem

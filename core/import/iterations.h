@@ -34,7 +34,10 @@ struct MeasuredIteration {
 };
 
 /// Throws InputError with every diagnostic. `file` is for messages. There is at least one row.
-std::vector<MeasuredIteration> parse_iterations(std::string_view text, std::string_view file);
-std::vector<MeasuredIteration> read_iterations(const std::string& path);
+/// `unsaid`: of rows without a recompute column.
+std::vector<MeasuredIteration> parse_iterations(std::string_view text, std::string_view file,
+                                                Recompute unsaid = Recompute::none);
+std::vector<MeasuredIteration> read_iterations(const std::string& path,
+                                               Recompute unsaid = Recompute::none);
 
 }  // namespace tandem

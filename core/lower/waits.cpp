@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/base/floor_div.h"
+#include "core/base/units.h"
 #include "core/lower/body.h"
 
 namespace tandem::lowering {

@@ -69,7 +69,7 @@ class Cluster::Builder {
     }
     for (const JointSpec& joint : spec.joints) {
       join(all_of(ends[joint.from.member], joint.from), all_of(ends[joint.to.member], joint.to),
-           joint.link);
+           joint.link, !node);
     }
     return spec.port ? all_of(ends[*spec.port], {.member = *spec.port}) : Ends{};
   }
@@ -81,21 +81,22 @@ class Cluster::Builder {
     return all;
   }
 
-  void join(const Ends& from, const Ends& to, const LinkSpec& link) {
+  void join(const Ends& from, const Ends& to, const LinkSpec& link, bool between_nodes) {
     const std::size_t links = std::max(from.size(), to.size());
     for (std::size_t i = 0; i < links; ++i) {
       const std::uint32_t a = from[i * from.size() / links], b = to[i * to.size() / links];
-      one_way(a, b, link);
-      one_way(b, a, link);
+      one_way(a, b, link, between_nodes);
+      one_way(b, a, link, between_nodes);
     }
   }
 
-  void one_way(std::uint32_t from, std::uint32_t to, const LinkSpec& link) {
+  void one_way(std::uint32_t from, std::uint32_t to, const LinkSpec& link, bool between_nodes) {
     std::vector<Vertex>& vertices = cluster_.vertices_;
     const LinkId id = cluster_.links_.push_back(
         {.name = fmt::format("{} {} > {}", link.name, vertices[from].path, vertices[to].path),
          .bytes_per_s = link.bytes_per_s,
-         .latency = link.latency});
+         .latency = link.latency,
+         .between_nodes = between_nodes});
     vertices[from].edges.push_back({to, id});
   }
 

@@ -15,6 +15,7 @@
 
 #include "core/base/table.h"
 #include "core/base/units.h"
+#include "core/model/calibration.h"
 
 namespace tandem {
 
@@ -35,6 +36,10 @@ struct DeviceSpec {
   std::array<double, kNumberFormats> flops_per_s{};  // peak of dense products; 0: has no such units
   Bytes memory_bytes = 0;
   double memory_bytes_per_s = 0.0;
+  std::int32_t multiprocessors = 0;  // that products share out their tiles to; 0: not known
+  /// What training software is seen to reach on it, where nothing of the reader's own machine was
+  /// measured; empty: nobody knows.
+  std::optional<Calibration> typical = {};
   std::string source = {};  // of the figures
   double flops(NumberFormat format) const { return flops_per_s[static_cast<std::size_t>(format)]; }
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
@@ -115,6 +120,7 @@ struct Link {
   std::string name;  // "NVLink node[1].gpu[0] > node[1].switch"
   double bytes_per_s = 0.0;
   Duration latency{};
+  bool between_nodes = false;  // of a group that holds no devices itself
 };
 
 /// A way through the cluster. From a device to itself there are no links, and no limit.

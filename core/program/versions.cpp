@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/floor_div.h"
+#include "core/base/units.h"
 
 namespace tandem {
 

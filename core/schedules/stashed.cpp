@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "core/base/floor_div.h"
+#include "core/base/units.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <string_view>
 
-#include "core/base/floor_div.h"
+#include "core/base/units.h"
 
 namespace tandem::verification {
 

@@ -1,6 +1,6 @@
 #include <set>
 
-#include "core/base/floor_div.h"
+#include "core/base/units.h"
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {

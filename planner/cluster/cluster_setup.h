@@ -18,6 +18,11 @@ namespace tandem {
 /// Of a batch, where nothing says how large it is.
 inline constexpr std::int32_t kMicrobatchesADevice = 4;
 
+/// Where bytes are worked out from shapes: what NVIDIA's driver, NCCL and PyTorch's allocator take
+/// beside is seen to be one to several GiB of a device's 16 to 80. A plan's bytes are allocated as
+/// they are counted, so there nothing is kept unless it is asked for.
+inline constexpr Reserve kReserveOnCluster{.share = 0.06, .bytes = 0};
+
 /// What is asked for. What `plan` says of width, depth, microbatches and stages does not count.
 struct ClusterRequest {
   Plan plan;
@@ -55,6 +60,8 @@ struct ClusterSetup {
   const AnalyticAssumptions& assumptions() const { return request.assumptions; }
   std::size_t devices_used() const;
   ModelUse use() const;
+  /// How far off predictions of this kind are; empty: nobody has compared.
+  std::optional<PredictionSpread> spread() const;
   /// What of a profile lies between what was measured.
   std::vector<std::string> warnings() const;
 };

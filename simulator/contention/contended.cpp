@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "simulator/contention/contended_machine.h"
 #include "simulator/contention/repetition.h"
-#include "simulator/device_use.h"
+#include "simulator/run_figures.h"
 
 namespace tandem {
 

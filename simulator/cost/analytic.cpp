@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "simulator/cost/tiles.h"
 #include "simulator/cost/transformer_share.h"
 
 namespace tandem {
@@ -15,12 +16,6 @@ namespace {
 constexpr double kLongestPrice = 86'400.0;  // a day
 constexpr double kFusedMatrices = 4;        // of scores: Megatron's fused softmax takes multiples
 
-/// None, unless there is a calibration.
-const Calibration& overheads_of(const AnalyticAssumptions& assumptions) {
-  static const Calibration kNone;
-  return assumptions.calibration ? *assumptions.calibration : kNone;
-}
-
 /// Of each op.
 struct OpSums {
   double forward = 0, backward_input = 0, backward_weight = 0, update = 0, again = 0;
@@ -29,18 +24,24 @@ struct OpSums {
 /// Kernels of one layer, added up.
 class Kernels {
  public:
-  Kernels(const DeviceSpec& device, const AnalyticAssumptions& assumptions)
-      : element_(static_cast<double>(bytes_of(assumptions.format))),
-        flops_per_s_(device.flops(assumptions.format) * assumptions.product_fraction),
-        bytes_per_s_(device.memory_bytes_per_s * assumptions.memory_fraction),
-        product_s_(overheads_of(assumptions).product_s) {}
+  Kernels(const DeviceSpec& device, NumberFormat format, const Calibration& constants)
+      : element_(static_cast<double>(bytes_of(format))),
+        flops_per_s_(device.flops(format) * constants.product_fraction),
+        bytes_per_s_(device.memory_bytes_per_s * constants.memory_fraction),
+        product_s_(constants.product_s),
+        launch_s_(constants.launch_s),
+        multiprocessors_(device.multiprocessors) {}
 
   double element() const { return element_; }
 
   void run(double OpSums::*op, double flops, double bytes) {
-    seconds.*op += std::max(flops / flops_per_s_, bytes / bytes_per_s_);
-    if (flops > 0) seconds.*op += product_s_;
+    double one = std::max(flops / flops_per_s_, bytes / bytes_per_s_);
+    if (flops > 0) one += product_s_;
+    seconds.*op += one;
     launches.*op += 1;
+    if (op == &OpSums::update) return;  // an optimizer launches what it has of all layers at once
+    all_s += one;
+    if (one < launch_s_) short_s += one;
   }
 
   /// y = xW, of (rows × in) and (in × out), with both gradients; that of W is added to a sum. Of
@@ -48,9 +49,9 @@ class Kernels {
   void product(double rows, double in, double out, double matrices = 1) {
     const double flops = 2 * rows * in * out, weights = matrices * in * out;
     const double moved = element_ * (rows * in + weights + rows * out);
-    run(&OpSums::forward, flops, moved);
-    run(&OpSums::backward_input, flops, moved);
-    run(&OpSums::backward_weight, flops, moved + element_ * weights);
+    run(&OpSums::forward, flops * waste(rows, out, in, matrices), moved);
+    run(&OpSums::backward_input, flops * waste(rows, in, out, matrices), moved);
+    run(&OpSums::backward_weight, flops * waste(in, out, rows, 1), moved + element_ * weights);
   }
 
   /// What only moves bytes.
@@ -68,18 +69,24 @@ class Kernels {
   }
 
   OpSums seconds, launches;
+  double all_s = 0, short_s = 0;  // of kernels, and of those shorter than a launch
 
  private:
-  double element_, flops_per_s_, bytes_per_s_, product_s_;
+  double waste(double rows, double columns, double depth, double matrices) const {
+    return tile_waste({rows / matrices, columns, depth}, matrices, multiprocessors_);
+  }
+
+  double element_, flops_per_s_, bytes_per_s_, product_s_, launch_s_;
+  std::int32_t multiprocessors_;
 };
 
 /// Scores, softmax, dropout, weighted values. Its backward needs no weight gradient.
-void attention_core(Kernels& kernels, const TransformerShare& shape,
-                    const AnalyticAssumptions& assumptions, Recompute recompute) {
+void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKernel kernel,
+                    Recompute recompute, double unfused_launches) {
   const double element = kernels.element();
   const double flops = 2 * shape.tokens * shape.sequence * shape.queries;  // of one product
   const double values = element * shape.tokens * (shape.queries + shape.keys);
-  if (assumptions.attention == AttentionKernel::flash) {
+  if (kernel == AttentionKernel::flash) {
     // Two products forward, five backward, of a causal one half of each.
     const double part = shape.built.causal ? 0.5 : 1.0;
     kernels.run(&OpSums::forward, 2 * part * flops, 2 * values);
@@ -102,14 +109,13 @@ void attention_core(Kernels& kernels, const TransformerShare& shape,
   kernels.run(&OpSums::backward_input, 0, 3 * element * shape.scores);
   dropout(&OpSums::backward_input);
   if (std::fmod(shape.matrices, kFusedMatrices) != 0.0) {
-    const double more = overheads_of(assumptions).unfused_launches / 2;
-    kernels.launches.forward += more;
-    kernels.launches.backward_input += more;
+    kernels.launches.forward += unfused_launches / 2;
+    kernels.launches.backward_input += unfused_launches / 2;
   }
 }
 
-void attention(Kernels& kernels, const TransformerShare& shape,
-               const AnalyticAssumptions& assumptions, Recompute recompute) {
+void attention(Kernels& kernels, const TransformerShare& shape, AttentionKernel kernel,
+               Recompute recompute, double unfused_launches) {
   const double elements = shape.split_tokens * shape.width;
   const double turned = shape.tokens * (shape.queries + shape.keys);
   kernels.norm(elements);
@@ -117,7 +123,7 @@ void attention(Kernels& kernels, const TransformerShare& shape,
   if (shape.built.head_norm) kernels.norm(turned);
   if (shape.built.positions == 0)  // turned in place
     kernels.pass(2 * kernels.element() * turned, 2 * kernels.element() * turned);
-  attention_core(kernels, shape, assumptions, recompute);
+  attention_core(kernels, shape, kernel, recompute, unfused_launches);
   kernels.product(shape.tokens, shape.queries, shape.width);
   if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
@@ -173,8 +179,8 @@ void embedding(Kernels& kernels, const TransformerShare& shape) {
 
 Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                       Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
-                      const AnalyticAssumptions& assumptions) {
-  Kernels kernels(device, assumptions);
+                      const AnalyticAssumptions& assumptions, const Calibration& constants) {
+  Kernels kernels(device, assumptions.format, constants);
   const TransformerShare shape =
       share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel);
   const double element = kernels.element();
@@ -183,13 +189,13 @@ Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t micro
       embedding(kernels, shape);
       break;
     case LayerKind::attention:
-      attention(kernels, shape, assumptions, recompute);
+      attention(kernels, shape, assumptions.attention, recompute, constants.unfused_launches);
       break;
     case LayerKind::mlp:
       mlp(kernels, shape);
       break;
     case LayerKind::head:
-      head(kernels, shape, overheads_of(assumptions).loss_passes);
+      head(kernels, shape, constants.loss_passes);
       break;
     case LayerKind::linear:
     case LayerKind::squared_error:
@@ -211,51 +217,54 @@ Duration duration(double seconds) {
   return Duration(std::llround(seconds * 1e9));
 }
 
-/// What an op takes of the device, and how often its host launches something.
+/// What an op takes of the device, and of its host, which launches what follows meanwhile:
+/// whichever takes longer is its time.
 struct OpWork {
-  Duration device{};
-  double launches = 0;
+  double device_s = 0, host_s = 0;
   OpWork operator+(const OpWork& other) const {
-    return {device + other.device, launches + other.launches};
+    return {device_s + other.device_s, host_s + other.host_s};
   }
+  Duration time() const { return duration(std::max(device_s, host_s)); }
 };
 
-/// Of kernels, and of the sum that they end with.
-OpWork work_of(const Kernels& kernels, double OpSums::*op, Duration sum = {}) {
-  return {duration(kernels.seconds.*op) + sum, kernels.launches.*op + (sum == Duration{} ? 0 : 1)};
+/// Of the sum over those that share a layer.
+OpWork tensor_sum_work(Duration time, std::int32_t tensor, const Calibration& constants) {
+  if (tensor == 1) return {};
+  return {to_seconds(time), constants.launch_s + (tensor - 1) * constants.sum_s};
 }
 
-/// Of one layer; `tensor_sum` is the time of a sum over those that share it.
-StageTimes layer_times(const Kernels& kernels, LayerKind kind, Duration tensor_sum,
-                       const Calibration& overheads) {
-  // While the device works, the host launches what follows: whichever takes longer is the time.
-  const auto time = [&](const OpWork& work) {
-    return std::max(work.device, duration(work.launches * overheads.launch_s));
+/// Of one layer; `sum` is over those that share it.
+StageTimes layer_times(const Kernels& kernels, LayerKind kind, const OpWork& sum, double launch_s) {
+  const auto work = [&](double OpSums::*op) {
+    return OpWork{kernels.seconds.*op, kernels.launches.*op * launch_s};
   };
   // The layers that are shared are summed once each way: an embedding forward, a head backward.
-  const Duration none{};
   StageTimes times;
   times.forward = times.recompute =
-      time(work_of(kernels, &OpSums::forward, kind == LayerKind::head ? none : tensor_sum));
-  const OpWork input =
-      work_of(kernels, &OpSums::backward_input, kind == LayerKind::embedding ? none : tensor_sum) +
-      work_of(kernels, &OpSums::again);
-  const OpWork weight = work_of(kernels, &OpSums::backward_weight);
-  times.backward_input = time(input);
-  times.backward_weight = time(weight);
-  times.backward = time(input + weight);
+      (work(&OpSums::forward) + (kind == LayerKind::head ? OpWork{} : sum)).time();
+  const OpWork input = work(&OpSums::backward_input) + work(&OpSums::again) +
+                       (kind == LayerKind::embedding ? OpWork{} : sum);
+  const OpWork weight = work(&OpSums::backward_weight);
+  times.backward_input = input.time();
+  times.backward_weight = weight.time();
+  times.backward = (input + weight).time();
   times.update = duration(kernels.seconds.update);
   return times;
 }
 
 }  // namespace
 
-AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibration& calibration) {
-  assumptions.product_fraction = calibration.product_fraction;
-  assumptions.memory_fraction = calibration.memory_fraction;
-  assumptions.link_fraction = calibration.link_fraction;
-  assumptions.calibration = calibration;
-  return assumptions;
+Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpec& device) {
+  Calibration constants =
+      assumptions.calibration ? *assumptions.calibration : device.typical.value_or(Calibration{});
+  const auto given = [](const std::optional<double>& fraction, double& constant) {
+    constant = fraction.value_or(constant);
+  };
+  given(assumptions.product_fraction, constants.product_fraction);
+  given(assumptions.memory_fraction, constants.memory_fraction);
+  given(assumptions.link_fraction, constants.link_fraction);
+  given(assumptions.link_fraction, constants.network_fraction);
+  return constants;
 }
 
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
@@ -266,12 +275,27 @@ LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
     throw InputError(fmt::format("{} has no peak for {}: give a --dtype that it has", device.name,
                                  name(assumptions.format)));
   }
+  const Calibration constants = constants_of(assumptions, device);
   const auto times_of = [&](LayerKind kind) {
-    return layer_times(
-        layer_kernels(model, kind, microbatch_size, recompute, optimizer, device, assumptions),
-        kind, tensor_sum, overheads_of(assumptions));
+    return layer_times(layer_kernels(model, kind, microbatch_size, recompute, optimizer, device,
+                                     assumptions, constants),
+                       kind, tensor_sum_work(tensor_sum, assumptions.tensor, constants),
+                       constants.launch_s);
   };
   return times_of_layers(model, times_of, recompute);
+}
+
+double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
+                          const DeviceSpec& device, const AnalyticAssumptions& assumptions) {
+  const Calibration constants = constants_of(assumptions, device);
+  double all = 0.0, of_short = 0.0;
+  for (const LayerKind kind : {LayerKind::attention, LayerKind::mlp}) {
+    const Kernels kernels = layer_kernels(model, kind, microbatch_size, Recompute::none,
+                                          OptimizerKind{}, device, assumptions, constants);
+    all += kernels.all_s;
+    of_short += kernels.short_s;
+  }
+  return of_short / all;
 }
 
 double forward_flops(const ModelSpec& model, LayerKind kind) {
@@ -310,14 +334,6 @@ Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Durat
         bytes_per_s, waited + moved));
   }
   return steps * latency + Duration(std::llround(moved * 1e9));
-}
-
-Duration ring_all_reduce(Bytes bytes, std::int64_t devices, double bytes_per_s, Duration latency) {
-  if (devices <= 1) return {};
-  const std::int64_t steps = 2 * (devices - 1);
-  const double moved =
-      static_cast<double>(bytes) * static_cast<double>(steps) / static_cast<double>(devices);
-  return moving_time(moved, bytes_per_s, steps, latency);
 }
 
 }  // namespace tandem

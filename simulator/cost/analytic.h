@@ -18,8 +18,6 @@
 
 namespace tandem {
 
-/// Achieved fractions are of what data sheets say. The defaults are no measurement of the reader's
-/// machine: they are what two published ones need (simulator/measurements.md).
 struct AnalyticAssumptions {
   NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
   AttentionKernel attention = AttentionKernel::plain;
@@ -28,20 +26,21 @@ struct AnalyticAssumptions {
   /// the residual, and what crosses stages (Korthikanti et al., arXiv:2205.05198, section 4.2).
   bool sequence_parallel = false;
   bool sharded_optimizer = false;  // its state is shared out over the width (ZeRO-1)
-  double product_fraction = 0.65;  // of the peak, by matrix products
-  double memory_fraction = 0.8;    // of the memory's rate
-  double link_fraction = 0.8;      // of a link's rate
+  /// Of a device's peak, by matrix products; of its memory's rate; of any link's rate. Empty: as
+  /// the constants below say.
+  std::optional<double> product_fraction = {}, memory_fraction = {}, link_fraction = {};
   std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
   Reserve reserve = {};  // of each device's memory, that no stage may fill
-  /// What data sheets don't say; its fractions are those above. Empty: nothing.
+  /// What data sheets don't say. Empty: what is typical of each device; where that is not known,
+  /// nothing.
   std::optional<Calibration> calibration = {};
   /// Layers take what was measured, the sums of those that share them included; on one kind of
   /// device. Null: what data sheets say.
   std::shared_ptr<const TensorProfiles> measured = {};
 };
 
-/// The same, with a calibration and its fractions.
-AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibration& calibration);
+/// What a device reaches, and what it takes beside, under these assumptions.
+Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpec& device);
 
 /// Time of layers on one kind of device. Of each layer a device has the share that
 /// `assumptions.tensor` leaves it; `tensor_sum` is the time to sum a boundary's values over those
@@ -52,6 +51,11 @@ AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibratio
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
                            Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
                            const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
+
+/// Of a device's time for a block's forward and backward, the share in kernels that are shorter
+/// than the host takes to launch one. REQUIRES: analytic_layers() takes these.
+double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
+                          const DeviceSpec& device, const AnalyticAssumptions& assumptions);
 
 /// Bytes of a stage of layers on each of the devices that share it. With 16-bit numbers weights and
 /// gradients take 2 bytes a parameter, and the optimizer keeps a master copy of 4 beside its states
@@ -72,9 +76,5 @@ double forward_flops(const ModelSpec& model, LayerKind kind);
 
 /// Time of so many latencies and of bytes at a rate. Throws InputError where it is above a day.
 Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Duration latency);
-
-/// Time of an all-reduce of `bytes` over a ring of `devices`: 2 (n - 1) steps, each a link's
-/// latency and an n-th of the bytes.
-Duration ring_all_reduce(Bytes bytes, std::int64_t devices, double bytes_per_s, Duration latency);
 
 }  // namespace tandem

@@ -23,8 +23,8 @@ Seconds seconds_of(const std::vector<MeasuredIteration>& measured);
 /// All of `count` rows in an order that the seed says, the same on every machine.
 Rows shuffled_rows(std::size_t count, std::uint64_t seed);
 
-/// Fewest rows that constants are fitted to.
-inline constexpr std::size_t kLeastRows = 2 * kCalibrationConstants.size();
+/// Fewest rows that constants are fitted to; those that so few say nothing of keep the guess.
+inline constexpr std::size_t kLeastRows = 20;
 
 /// The constants of least mean error: of the logarithm of prediction over measurement, squared
 /// below a fiftieth and as it is far above, so that a few odd rows don't bend the rest. They begin

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <map>
 #include <set>
 #include <string>
 
@@ -11,210 +11,27 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "simulator/cost/collective_model.h"
 #include "simulator/cost/measured_layers.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr std::size_t kMostRingPairs = 32;  // NCCL has at most 64 channels
-
-/// How much of the traffic crosses each link, in shares of one device's or group's.
-using Load = std::map<LinkId, double>;
-
-void add_load(Load& load, const Route& route, double share) {
-  for (const LinkId link : route.links) load[link] += share;
-}
-
-/// Bytes a second that each of those who share the links gets.
-double shared_rate(const Cluster& cluster, const Route& route, const Load& load) {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const LinkId link : route.links)
-    rate = std::min(rate, cluster.links()[link].bytes_per_s / load.at(link));
-  return rate;
-}
-
-/// The devices, ascending, node by node.
-std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
-                                           const std::vector<DeviceId>& group) {
-  std::vector<std::vector<DeviceId>> nodes;
-  for (const DeviceId device : group) {
-    if (nodes.empty() || cluster.node(nodes.back().back()) != cluster.node(device))
-      nodes.emplace_back();
-    nodes.back().push_back(device);
-  }
-  return nodes;
-}
-
-Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::*constant) {
-  if (!assumptions.calibration) return {};
-  return Duration(std::llround(*assumptions.calibration.*constant * 1e9));
-}
-
-}  // namespace
-
-std::string_view name(DeviceOrder order) {
-  return order == DeviceOrder::replicas_first ? "replicas-first" : "stages-first";
-}
-
-const Route& ClusterWays::between(DeviceId from, DeviceId to) {
-  const auto [place, unknown] = known_.try_emplace({from, to});
-  if (unknown) place->second = cluster_->route(from, to);
-  return place->second;
-}
-
-ClusterLayout::ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth,
-                             DeviceOrder order, std::size_t tensor)
-    : ClusterLayout(std::make_shared<ClusterWays>(cluster), width, depth, order, tensor) {}
-
-ClusterLayout::ClusterLayout(std::shared_ptr<ClusterWays> ways, std::size_t width,
-                             std::size_t depth, DeviceOrder order, std::size_t tensor)
-    : ways_(std::move(ways)), width_(width), depth_(depth), tensor_(tensor), order_(order) {
-  TANDEM_CHECK(width * depth * tensor <= cluster().size(), width, depth, tensor, cluster().size());
-}
-
-DeviceId ClusterLayout::at(DeviceId device, std::size_t replica, std::size_t member) const {
-  const bool replicas_first = order_ == DeviceOrder::replicas_first;
-  const std::size_t group =
-      replicas_first ? index(device) * width_ + replica : replica * depth_ + index(device);
-  return id_at<DeviceId>(group * tensor_ + member);
-}
-
-Bytes ClusterLayout::memory(DeviceId device) const {
-  Bytes least = std::numeric_limits<Bytes>::max();
-  for (std::size_t replica = 0; replica < width_; ++replica) {
-    for (std::size_t member = 0; member < tensor_; ++member)
-      least = std::min(least, cluster()[at(device, replica, member)].memory_bytes);
-  }
-  return least;
-}
-
-std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const {
-  std::vector<Route> routes;
-  for (std::size_t replica = 0; replica < width_; ++replica) {
-    for (std::size_t member = 0; member < tensor_; ++member)
-      routes.push_back(way(at(source, replica, member), at(target, replica, member)));
-  }
-  return routes;
-}
-
-std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>& group) const {
-  if (group.size() < 2) return {};
-  const auto nodes = by_node(cluster(), group);
-  const std::size_t members = nodes.front().size();
-  const bool alike =
-      std::ranges::all_of(nodes, [&](const auto& node) { return node.size() == members; });
-  const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
-  std::vector<std::vector<Route>> rings;
-  const auto ring_of = [this](const std::vector<DeviceId>& order) {
-    std::vector<Route> ring;
-    for (std::size_t i = 0; i < order.size(); ++i)
-      ring.push_back(way(order[i], order[(i + 1) % order.size()]));
-    return ring;
-  };
-  for (std::size_t turn = 0; turn < pairs; ++turn) {
-    std::vector<DeviceId> order;
-    for (const auto& node : nodes) {
-      for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
-    }
-    rings.push_back(ring_of(order));
-    std::reverse(order.begin(), order.end());
-    rings.push_back(ring_of(order));
-  }
-  return rings;
-}
-
-std::vector<DeviceId> ClusterLayout::holders(const Placement& placement, StageId stage,
-                                             std::size_t member) const {
-  std::set<DeviceId> all;
-  for (const ReplicaId replica : placement.replicas_of(stage)) {
-    for (std::size_t pipeline = 0; pipeline < width_; ++pipeline)
-      all.insert(at(placement.device[replica], pipeline, member));
-  }
-  return {all.begin(), all.end()};
-}
-
-const std::vector<ClusterLayout::Share>& ClusterLayout::shares(DeviceId source,
-                                                               DeviceId target) const {
-  const auto [place, unknown] = transfers_.try_emplace({source, target});
-  if (!unknown) return place->second;
-  const std::vector<Route> all = routes(source, target);
-  Load load;
-  for (const Route& route : all) add_load(load, route, 1.0);
-  std::set<Share> distinct;
-  for (const Route& route : all)
-    distinct.insert({shared_rate(cluster(), route, load), route.latency});
-  place->second.assign(distinct.begin(), distinct.end());
-  return place->second;
-}
-
-Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
-                                 double link_fraction) const {
-  const auto share = static_cast<double>(bytes / static_cast<Bytes>(tensor_));
-  Duration longest{};
-  for (const auto& [rate, latency] : shares(source, target))
-    longest = std::max(longest, moving_time(share, rate * link_fraction, 1, latency));
-  return longest;
-}
-
-const std::vector<ClusterLayout::Share>& ClusterLayout::shares(const Groups& groups) const {
-  const auto [place, unknown] = sums_.try_emplace(groups);
-  if (!unknown) return place->second;
-  // Stages of one group take turns.
-  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
-  Load load;
-  for (const std::vector<DeviceId>& group : groups) {
-    const auto [ring, first] = known.try_emplace(group);
-    if (!first) continue;
-    ring->second = rings(group);
-    for (const std::vector<Route>& routes : ring->second) {
-      for (const Route& route : routes)
-        add_load(load, route, 1.0 / static_cast<double>(ring->second.size()));
-    }
-  }
-  for (const std::vector<DeviceId>& group : groups) {
-    Share share{.rate = std::numeric_limits<double>::infinity(), .latency = {}};
-    for (const std::vector<Route>& ring : known.at(group)) {
-      for (const Route& route : ring) {
-        share.rate = std::min(share.rate, shared_rate(cluster(), route, load));
-        share.latency = std::max(share.latency, route.latency);
-      }
-    }
-    place->second.push_back(share);
-  }
-  return place->second;
-}
-
-std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<DeviceId>>& groups,
-                                                const std::vector<Bytes>& bytes,
-                                                double link_fraction) const {
-  const std::vector<Share>& shared = shares(groups);
-  std::vector<Duration> times;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto devices = static_cast<std::int64_t>(groups[i].size());
-    times.push_back(
-        ring_all_reduce(bytes[i], devices, shared[i].rate * link_fraction, shared[i].latency));
-  }
-  return times;
-}
-
-namespace {
+Duration duration_of(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
 /// For each group the time to sum `bytes` of it: by measured constants where there are any.
 std::vector<Duration> all_reduce(const ClusterLayout& layout,
                                  const std::vector<std::vector<DeviceId>>& groups,
                                  const std::vector<Bytes>& bytes,
                                  const AnalyticAssumptions& assumptions) {
-  if (!assumptions.collectives) return layout.all_reduce(groups, bytes, assumptions.link_fraction);
+  if (!assumptions.collectives) {
+    return layout.all_reduce(groups, bytes,
+                             constants_of(assumptions, layout.cluster()[groups.front().front()]));
+  }
   std::vector<Duration> times;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto nodes = by_node(layout.cluster(), groups[i]);
-    CollectiveGroup group{.devices = std::ssize(groups[i]), .nodes = std::ssize(nodes)};
-    group.least_per_node = group.devices;
-    for (const auto& node : nodes)
-      group.least_per_node = std::min<std::int64_t>(group.least_per_node, std::ssize(node));
-    times.push_back(all_reduce_time(*assumptions.collectives, group, bytes[i]));
+    times.push_back(
+        all_reduce_time(*assumptions.collectives, group_of(layout.cluster(), groups[i]), bytes[i]));
   }
   return times;
 }
@@ -237,10 +54,9 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
       boundary_bytes(plan.model, plan.microbatch_size, bytes_of(assumptions.format));
   const auto times =
       all_reduce(layout, groups, std::vector<Bytes>(groups.size(), boundary), assumptions);
-  const auto others = static_cast<std::int64_t>(layout.tensor()) - 1;
   for (std::size_t i = 0; i < times.size(); ++i) {
     Duration& most = slowest[i / layout.width()];
-    most = std::max(most, times[i] + others * overhead(assumptions, &Calibration::sum_s));
+    most = std::max(most, times[i]);
   }
   return slowest;
 }
@@ -301,6 +117,7 @@ class Pricing {
         placement_(placement),
         layout_(layout),
         assumptions_(assumptions),
+        constants_(constants_of(assumptions, layout.first_device())),
         layers_(plan, layout, assumptions) {}
 
   StageCosts costs() {
@@ -312,7 +129,7 @@ class Pricing {
 
  private:
   Duration transfer(DeviceId source, DeviceId target, Bytes bytes) const {
-    return layout_.transfer(source, target, bytes, assumptions_.link_fraction);
+    return layout_.transfer(source, target, bytes, constants_);
   }
 
   void price_ways() {
@@ -323,7 +140,7 @@ class Pricing {
     const auto price = [&](DeviceId source, DeviceId target) {
       Duration& way = costs_.ways[index(source) * devices + index(target)];
       if (source == target || way != Duration{}) return;
-      way = transfer(source, target, boundary) + overhead(assumptions_, &Calibration::transfer_s);
+      way = transfer(source, target, boundary) + duration_of(constants_.transfer_s);
       // What a group's members got a share of each, they gather: the second half of a sum.
       if (!assumptions_.sequence_parallel) way += layers_.tensor_sum(target) / 2;
     };
@@ -363,7 +180,7 @@ class Pricing {
         layer.update /= shards;
         costs_.layers.push_back(layer);
       }
-      slowest.update += overhead(assumptions_, &Calibration::batch_s) / stages;
+      if (!assumptions_.measured) slowest.update += duration_of(constants_.batch_s) / stages;
       bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
                                             plan_.optimizer, plan_.request.recompute,
                                             assumptions_));
@@ -413,9 +230,9 @@ class Pricing {
 
   Duration norm(Bytes gradients, DeviceId first, DeviceId last) const {
     const DeviceSpec& device = layout_.cluster()[layout_.at(first, 0)];
-    const Duration pass =
-        moving_time(static_cast<double>(gradients),
-                    device.memory_bytes_per_s * assumptions_.memory_fraction, 0, {});
+    const Duration pass = moving_time(
+        static_cast<double>(gradients),
+        device.memory_bytes_per_s * constants_of(assumptions_, device).memory_fraction, 0, {});
     const int levels = std::bit_width(static_cast<unsigned>(placement_.devices) - 1U);
     return pass + 2 * levels * transfer(first, last, 0);
   }
@@ -424,6 +241,7 @@ class Pricing {
   const Placement& placement_;
   const ClusterLayout& layout_;
   const AnalyticAssumptions& assumptions_;
+  const Calibration constants_;  // of all links and sums
   const ClusterLayers layers_;
   std::vector<StageBytes> bytes_;
   StageCosts costs_;

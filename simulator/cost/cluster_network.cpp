@@ -86,9 +86,11 @@ class Flows {
 Network cluster_network(const Program& program, const Plan& plan, const ClusterLayout& layout,
                         const AnalyticAssumptions& assumptions) {
   Network network;
+  const Calibration constants = constants_of(assumptions, layout.first_device());
   for (const Link& link : layout.cluster().links()) {
-    network.links.push_back(
-        {.name = link.name, .bytes_per_second = link.bytes_per_s * assumptions.link_fraction});
+    const double fraction =
+        link.between_nodes ? constants.network_fraction : constants.link_fraction;
+    network.links.push_back({.name = link.name, .bytes_per_second = link.bytes_per_s * fraction});
   }
   const Flows flows(program, plan, layout, assumptions);
   for (const CostKey& key : program.cost_keys()) network.flows.push_back(flows.of(key));

@@ -19,7 +19,7 @@ namespace {
 
 /// A constant, and the least value that its file takes.
 struct Fitted {
-  double CollectiveConstants::* member;
+  double CollectiveConstants::*member;
   double least;
 };
 constexpr double kLeastTime = 1e-12, kLeastRate = 1.0, kMostFitted = 1e18;

@@ -5,7 +5,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/model/plan.h"
-#include "simulator/simulated_period.h"
+#include "simulator/run_figures.h"
 
 namespace tandem {
 
@@ -66,14 +66,13 @@ IterationModel::Row IterationModel::made(const MeasuredIteration& measured,
   return row;
 }
 
-double IterationModel::seconds(std::size_t row, const Calibration& calibration) const {
+double IterationModel::seconds(std::size_t row, const AnalyticAssumptions& assumptions) const {
   const Row& one = rows_[row];
-  AnalyticAssumptions assumptions = calibrated(assumptions_, calibration);
-  assumptions.tensor = one.tensor;
   const Program& program = one.lowered->program;
-  const CostTable prices = price(
-      program, cost_model(program.placement(),
-                          cluster_costs(one.plan, program.placement(), *one.layout, assumptions)));
+  const CostTable prices =
+      price(program,
+            cost_model(program.placement(), cluster_costs(one.plan, program.placement(),
+                                                          *one.layout, of_row(row, assumptions))));
   return simulated_period_s(program, one.lowered->compiled, prices);
 }
 

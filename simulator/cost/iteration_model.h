@@ -34,8 +34,18 @@ class IterationModel {
   IterationModel(IterationModel&&) = default;  // rows point into the maps
 
   std::size_t size() const { return rows_.size(); }
-  /// A batch of an endless run.
-  double seconds(std::size_t row, const Calibration& calibration) const;
+  /// A batch of an endless run; the assumptions' own constants, or these.
+  double seconds(std::size_t row) const { return seconds(row, assumptions_); }
+  double seconds(std::size_t row, const Calibration& calibration) const {
+    AnalyticAssumptions assumptions = assumptions_;
+    assumptions.calibration = calibration;
+    return seconds(row, assumptions);
+  }
+
+  const Plan& plan(std::size_t row) const { return rows_[row].plan; }
+  const ClusterLayout& layout(std::size_t row) const { return *rows_[row].layout; }
+  /// Of this row.
+  AnalyticAssumptions assumptions(std::size_t row) const { return of_row(row, assumptions_); }
 
  private:
   struct Lowered {
@@ -53,6 +63,11 @@ class IterationModel {
   using Loop = std::tuple<std::string, std::size_t, std::size_t, std::int32_t, Recompute>;
 
   Row made(const MeasuredIteration& measured, const Cluster& cluster);
+  double seconds(std::size_t row, const AnalyticAssumptions& assumptions) const;
+  AnalyticAssumptions of_row(std::size_t row, AnalyticAssumptions assumptions) const {
+    assumptions.tensor = rows_[row].tensor;
+    return assumptions;
+  }
 
   AnalyticAssumptions assumptions_;
   std::map<Shape, ClusterLayout> layouts_;

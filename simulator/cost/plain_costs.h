@@ -36,7 +36,7 @@ struct PlainTimes {
 struct PlainTimeRow {
   std::string_view flag;  // "backward-input"
   std::string_view help;
-  std::optional<Duration> PlainTimes::* member;
+  std::optional<Duration> PlainTimes::*member;
 };
 inline constexpr std::array<PlainTimeRow, 11> kPlainTimeRows{{
     {"forward", "time of a stage's forward for one microbatch", &PlainTimes::forward},

@@ -133,13 +133,21 @@ AnalyticAssumptions with_overheads(const Calibration& overheads) {
   return assumptions;
 }
 
-TEST(Analytic, ACalibrationBringsItsFractions) {
-  const AnalyticAssumptions made = calibrated(
-      exactly(), {.product_fraction = 0.1, .memory_fraction = 0.2, .link_fraction = 0.3});
-  EXPECT_EQ(made.product_fraction, 0.1);
-  EXPECT_EQ(made.memory_fraction, 0.2);
-  EXPECT_EQ(made.link_fraction, 0.3);
-  EXPECT_TRUE(made.calibration.has_value());
+TEST(Analytic, ConstantsAreGivenOrCalibratedOrTypicalOrNone) {
+  DeviceSpec known = device(1e9, 1e6);
+  AnalyticAssumptions assumptions;
+  EXPECT_EQ(constants_of(assumptions, known), Calibration{});
+  known.typical = kTypicalConstants;
+  EXPECT_EQ(constants_of(assumptions, known), kTypicalConstants);
+  assumptions.calibration = Calibration{.product_fraction = 0.1, .link_fraction = 0.3};
+  EXPECT_EQ(constants_of(assumptions, known), *assumptions.calibration);
+  assumptions.memory_fraction = 0.2;
+  assumptions.link_fraction = 0.4;
+  const Calibration given = constants_of(assumptions, known);
+  EXPECT_EQ(given.product_fraction, 0.1);
+  EXPECT_EQ(given.memory_fraction, 0.2);
+  EXPECT_EQ(given.link_fraction, 0.4);
+  EXPECT_EQ(given.network_fraction, 0.4);
 }
 
 TEST(Analytic, AProductMayTakeMore) {
@@ -458,11 +466,6 @@ TEST(Analytic, HeadsOfKeysAndValuesAreSharedEvenly) {
                  "model unnamed: 2 heads, 1 of them of keys and values, can't be shared evenly by "
                  "the 2 devices of --tensor");
   }
-}
-
-TEST(Analytic, ARingTakesTwiceItsDevicesLessOneSteps) {
-  EXPECT_EQ(ring_all_reduce(1000, 1, 1.0, microseconds(5)), Duration{});
-  EXPECT_EQ(ring_all_reduce(1000, 4, 1e6, microseconds(5)), microseconds(6 * 5 + 1500));
 }
 
 TEST(Analytic, WhatItCannotPriceItSays) {

@@ -14,6 +14,7 @@
 #include "core/lower/lower.h"
 #include "core/model/catalog.h"
 #include "core/model/plan.h"
+#include "simulator/cost/prediction_errors.h"
 #include "simulator/simulate.h"
 #include "tests/support/data.h"
 #include "tests/support/sanitizers.h"
@@ -25,6 +26,9 @@ constexpr Calibration kPlantedCalibration{.product_fraction = 0.5,
                                           .product_s = 30e-6,
                                           .memory_fraction = 0.6,
                                           .link_fraction = 0.4,
+                                          .network_fraction = 0.6,
+                                          .protocol_s = 60e-6,
+                                          .low_latency_bytes_per_s = 2e9,
                                           .sum_s = 40e-6,
                                           .transfer_s = 200e-6,
                                           .launch_s = 60e-6,
@@ -108,7 +112,8 @@ TEST(IterationModel, IsTheSimulationOfThePlan) {
             .request = {.devices = 2, .microbatches = 6, .width = 2, .global_norm = true},
             .microbatch_size = 4,
             .stages = {{0, 9}, {9, 18}}};
-  AnalyticAssumptions assumptions = calibrated(plain(), kPlantedCalibration);
+  AnalyticAssumptions assumptions = plain();
+  assumptions.calibration = kPlantedCalibration;
   assumptions.tensor = 2;
   const Schedule schedule = make_schedule(plan);
   const Program program = lower(schedule);
@@ -216,6 +221,17 @@ TEST_F(VTrainFit, RowsThatTheFitDidNotSeeArePredictedWithinATwentieth) {
   const double naive = mean_absolute(
       relative_errors(fit_naive(measured_, seconds_, seen), measured_, seconds_, unseen));
   EXPECT_GT(naive, 0.08);
+}
+
+TEST_F(VTrainFit, DefaultsPredictWithinATwentiethAndDataSheetsAreHalfOff) {
+  const IterationModel model(measured_, cluster_, plain());
+  std::vector<double> typical;
+  for (std::size_t row = 0; row < model.size(); ++row) typical.push_back(model.seconds(row));
+  const Rows all = shuffled_rows(measured_.size(), 1);
+  EXPECT_LE(mean_absolute(relative_errors(model, kTypicalConstants, seconds_, all)), 0.05);
+  EXPECT_EQ(typical[0], model.seconds(0, kTypicalConstants));
+  EXPECT_GE(rank_correlation(typical, seconds_), 0.99);
+  EXPECT_GT(mean_absolute(relative_errors(model, Calibration{}, seconds_, all)), 0.4);
 }
 
 TEST_F(VTrainFit, RowsWithoutPipelinesPredictThoseWithThem) {

@@ -48,6 +48,11 @@ ClusterSpec two_nodes(bool own_ways_out = false) {
   return spec;
 }
 
+/// Links that reach this share of their rates.
+Calibration at(double fraction) {
+  return {.link_fraction = fraction, .network_fraction = fraction};
+}
+
 TEST(ClusterLayout, PutsReplicasOrStagesSideBySide) {
   const Cluster cluster(two_nodes());
   const ClusterLayout replicas(cluster, 2, 2, DeviceOrder::replicas_first);
@@ -62,16 +67,19 @@ TEST(ClusterLayout, PutsReplicasOrStagesSideBySide) {
 TEST(ClusterLayout, ReplicasShareTheLinksTheyCross) {
   const Cluster cluster(two_nodes());
   const ClusterLayout replicas(cluster, 2, 2, DeviceOrder::replicas_first);
-  EXPECT_EQ(replicas.transfer(d(0), d(1), 50, 1.0), seconds(10) + microseconds(6));
-  EXPECT_EQ(replicas.transfer(d(0), d(1), 50, 0.5), seconds(20) + microseconds(6));
-  EXPECT_EQ(ClusterLayout(cluster, 2, 2, DeviceOrder::stages_first).transfer(d(0), d(1), 50, 1.0),
-            microseconds(500'000));
+  EXPECT_EQ(replicas.transfer(d(0), d(1), 50, at(1.0)), seconds(10) + microseconds(6));
+  EXPECT_EQ(replicas.transfer(d(0), d(1), 50, at(0.5)), seconds(20) + microseconds(6));
+  EXPECT_EQ(
+      ClusterLayout(cluster, 2, 2, DeviceOrder::stages_first).transfer(d(0), d(1), 50, at(1.0)),
+      microseconds(500'000));
   // Alone: the whole link. With a link each: the whole of it too.
-  EXPECT_EQ(ClusterLayout(cluster, 1, 4, DeviceOrder::stages_first).transfer(d(1), d(2), 50, 1.0),
-            seconds(5) + microseconds(6));
+  EXPECT_EQ(
+      ClusterLayout(cluster, 1, 4, DeviceOrder::stages_first).transfer(d(1), d(2), 50, at(1.0)),
+      seconds(5) + microseconds(6));
   const Cluster wide(two_nodes(true));
-  EXPECT_EQ(ClusterLayout(wide, 2, 2, DeviceOrder::replicas_first).transfer(d(0), d(1), 50, 1.0),
-            seconds(5) + microseconds(6));
+  EXPECT_EQ(
+      ClusterLayout(wide, 2, 2, DeviceOrder::replicas_first).transfer(d(0), d(1), 50, at(1.0)),
+      seconds(5) + microseconds(6));
 }
 
 TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
@@ -85,11 +93,14 @@ TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
     }
     return "nothing";
   };
-  EXPECT_EQ(error([&] { layout.transfer(d(0), d(1), Bytes{1} << 40, 1.0); }),
+  EXPECT_EQ(error([&] { layout.transfer(d(0), d(1), Bytes{1} << 40, at(1.0)); }),
             "1.1e+12 bytes at 5 bytes a second would take 2.2e+11 s: expected at most a day");
-  EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {1'000'000}, 1.0); }),
-            "1e+06 bytes at 10 bytes a second would take 1e+05 s: expected at most a day");
-  EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {100'000}, 1.0); }), "nothing");
+  EXPECT_EQ(
+      error([&] {
+        layout.all_reduce({{d(0), d(2)}}, {1'000'000}, at(1.0));
+      }),
+      "an all-reduce of 1000000 bytes over 2 devices would take 1e+05 s: expected at most a day");
+  EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {100'000}, at(1.0)); }), "nothing");
 }
 
 TEST(ClusterLayout, LargeNodesHaveNoMoreRingsThanChannels) {
@@ -111,7 +122,7 @@ TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
   const Cluster cluster(two_nodes());
   const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
   const auto sum = [&](const ClusterLayout& of, std::vector<std::vector<DeviceId>> groups) {
-    return of.all_reduce(groups, std::vector<Bytes>(groups.size(), 100), 1.0);
+    return of.all_reduce(groups, std::vector<Bytes>(groups.size(), 100), at(1.0));
   };
   // Within nodes: 2 (n - 1) / n of the bytes, 1 s.
   EXPECT_EQ(sum(layout, {{d(0), d(1)}, {d(2), d(3)}}), std::vector<Duration>(2, seconds(1)));
@@ -122,12 +133,13 @@ TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
   // Stages on the same devices take turns.
   EXPECT_EQ(sum(layout, {{d(0), d(2)}, {d(0), d(2)}}),
             std::vector<Duration>(2, seconds(10) + microseconds(12)));
-  // All four: 3/2 of the bytes over the one way out, or half of it over each of two.
+  // All four: each node sums its own, 0.5 s of a way that carries 200, and then the bytes go over
+  // the one way out, or half of them over each of two. A ring would send 3/2 of them there.
   EXPECT_EQ(sum(layout, {{d(0), d(1), d(2), d(3)}}),
-            std::vector<Duration>(1, seconds(15) + microseconds(36)));
+            std::vector<Duration>(1, microseconds(10'500'000 + 12)));
   const Cluster wide(two_nodes(true));
   EXPECT_EQ(sum(ClusterLayout(wide, 2, 2, DeviceOrder::replicas_first), {{d(0), d(1), d(2), d(3)}}),
-            std::vector<Duration>(1, microseconds(7'500'000 + 36)));
+            std::vector<Duration>(1, microseconds(5'500'000 + 12)));
   // One device has nothing to sum.
   EXPECT_EQ(sum(layout, {{d(3)}}), std::vector<Duration>(1, Duration{}));
 }
@@ -138,7 +150,7 @@ TEST(ClusterLayout, RingsGoBothWays) {
   const ClusterLayout layout(mesh, 8, 1, DeviceOrder::replicas_first);
   std::vector<DeviceId> all;
   for (std::size_t i = 0; i < 8; ++i) all.push_back(d(i));
-  const auto times = layout.all_reduce({all}, {800'000'000}, 1.0);
+  const auto times = layout.all_reduce({all}, {800'000'000}, at(1.0));
   EXPECT_EQ(times[0], microseconds(14'000) + 14 * std::chrono::nanoseconds(3400));
 }
 
@@ -147,7 +159,7 @@ TEST(ClusterLayout, AGroupSharesEachLayerAndWhatItSends) {
   const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 2);
   EXPECT_EQ(layout.at(d(1), 0, 1), d(3));
   // 25 bytes from each member, over the one way out.
-  EXPECT_EQ(layout.transfer(d(0), d(1), 50, 1.0), seconds(5) + microseconds(6));
+  EXPECT_EQ(layout.transfer(d(0), d(1), 50, at(1.0)), seconds(5) + microseconds(6));
 }
 
 Plan two_stages() {
@@ -269,10 +281,11 @@ TEST(ClusterCosts, OverheadsOfACalibrationComeOnTop) {
   const StageTimes& alone = none.stages[StageId{0}];
   EXPECT_EQ(costs({.batch_s = 2.0}).stages[StageId{0}].update, alone.update + seconds(2));
   EXPECT_EQ(costs({.transfer_s = 2.0}).ways[1], none.ways[1] + seconds(2));
-  // Of the embedding and of attention, forward; half of one where a transfer is gathered.
+  // Of the embedding and of attention, forward, while the device computes for less.
   const StageCosts summed = costs({.sum_s = 2.0});
-  EXPECT_EQ(summed.stages[StageId{0}].forward, alone.forward + seconds(4));
-  EXPECT_EQ(summed.ways[1], none.ways[1] + seconds(1));
+  EXPECT_LT(alone.forward, seconds(4));
+  EXPECT_EQ(summed.stages[StageId{0}].forward, seconds(4));
+  EXPECT_EQ(summed.ways, none.ways);
 }
 
 TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {

@@ -43,7 +43,7 @@ struct Case {
         layout(cluster, plan.request.width, plan.request.devices, order,
                static_cast<std::size_t>(tensor)),
         program(lower(make_schedule(plan))) {
-    const AnalyticAssumptions assumptions{.tensor = tensor};
+    const AnalyticAssumptions assumptions{.tensor = tensor, .calibration = Calibration{}};
     prices = price(program, cost_model(program.placement(), cluster_costs(plan, program.placement(),
                                                                           layout, assumptions)));
     network = cluster_network(program, plan, layout, assumptions);

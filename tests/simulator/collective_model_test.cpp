@@ -22,7 +22,7 @@ CollectiveConstants slow() {
 }
 
 AlgorithmCost cost(CollectiveAlgorithm algorithm, const CollectiveGroup& group) {
-  return algorithm_cost(algorithm, slow(), group, 1000.0);
+  return algorithm_cost(algorithm, ways_of(slow(), group), group, 1000.0);
 }
 
 void expect(const AlgorithmCost& found, std::int64_t hops, double moving) {
@@ -106,6 +106,16 @@ TEST(CollectiveModel, WhatWouldTakeDaysIsRefused) {
   const CollectiveGroup four{.devices = 4, .nodes = 1, .least_per_node = 4};
   EXPECT_THROW(all_reduce_time(slow(), four, 10'000'000), InputError);
   EXPECT_EQ(all_reduce_time(slow(), four, 0), std::chrono::seconds(1));
+}
+
+TEST(CollectiveModel, StepsWithinNodesTakeTheirLatencyUnlessAProtocolHidesIt) {
+  const CollectiveGroup eight{.devices = 8, .nodes = 2, .least_per_node = 4};
+  CollectiveWays ways{.within = {.bytes_per_s = 1e12, .latency_s = 1.0},
+                      .between = {.bytes_per_s = 1e12, .latency_s = 100.0}};
+  // Tree: up and down one level of nodes and a chain of four in each; a ring has twelve steps.
+  EXPECT_NEAR(all_reduce_seconds(ways, eight, 1.0), 200 + 6, 1e-6);
+  ways.protocol_s = 7.0;
+  EXPECT_NEAR(all_reduce_seconds(ways, eight, 1.0), 200 + 7, 1e-6);
 }
 
 }  // namespace

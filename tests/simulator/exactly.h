@@ -11,7 +11,8 @@ inline AnalyticAssumptions exactly(NumberFormat format = NumberFormat::fp32,
           .attention = attention,
           .product_fraction = 1.0,
           .memory_fraction = 1.0,
-          .link_fraction = 1.0};
+          .link_fraction = 1.0,
+          .calibration = Calibration{}};
 }
 
 }  // namespace tandem::testing

@@ -253,7 +253,7 @@ TEST(LayerShares, OfAClusterAddUpToItsStages) {
   const ClusterLayout layout(cluster, plan.request.width, plan.request.devices,
                              DeviceOrder::replicas_first);
   for (const bool sharded : {false, true}) {
-    AnalyticAssumptions assumptions;
+    AnalyticAssumptions assumptions{.calibration = Calibration{}};  // no time of a batch's own
     assumptions.sharded_optimizer = sharded;
     const Schedule schedule = make_schedule(plan);
     const StageCosts costs = cluster_costs(plan, schedule.placement, layout, assumptions);

@@ -136,7 +136,7 @@ TEST(MeasuredLayers, TakeThePlaceOfRooflinesOnACluster) {
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
   const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 4);
   const Schedule schedule = make_schedule(plan);
-  AnalyticAssumptions assumptions;
+  AnalyticAssumptions assumptions{.calibration = Calibration{}};
   assumptions.tensor = 4;
   const StageCosts analytic = cluster_costs(plan, schedule.placement, layout, assumptions);
   assumptions.measured = std::make_shared<const TensorProfiles>(profiles({1, 2, 4}, {1, 4}));

@@ -17,6 +17,7 @@ set(tandem_public_headers
   core/memory/memory.h
   core/memory/storage.h
   core/model/catalog.h
+  core/model/calibration.h
   core/model/cluster.h
   core/model/model.h
   core/model/plan.h

@@ -2,7 +2,6 @@
 // they predict what they were not fitted to.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "core/text/files.h"
 #include "core/text/output_place.h"
 #include "simulator/cost/calibration_fit.h"
+#include "simulator/cost/prediction_errors.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
@@ -103,10 +103,16 @@ FittedRange fitted_range(const std::vector<MeasuredIteration>& rows) {
   return range;
 }
 
+std::vector<MeasuredIteration> rows_of(const Options& options) {
+  const auto unsaid = parse_recompute(options.text("recompute", name(Recompute::none)));
+  if (!unsaid) options["recompute"].reject(std::string(kRecomputeNames));
+  return read_iterations(options.words()[0], *unsaid);
+}
+
 CalibrationReport report_of(const Options& options) {
   const GivenOptions given = given_options(options, {"cluster", "dtype", "attention"});
   const Cluster cluster = cluster_of(given);
-  CalibrationReport report{.measured = read_iterations(options.words()[0])};
+  CalibrationReport report{.measured = rows_of(options)};
   const std::size_t count = report.measured.size();
   if (count < 2 * kLeastRows) {
     throw InputError(fmt::format("{}: {}: expected at least {}, half of them to fit {} constants",
@@ -125,6 +131,9 @@ CalibrationReport report_of(const Options& options) {
   report.fitted.constants = fit_calibration(model, seconds, all);
   report.errors = relative_errors(model, report.fitted.constants, seconds, all);
   report.halves = halves_held_out(model, report, all);
+  report.fitted.spread =
+      PredictionSpread{.rows = std::ssize(report.halves.errors),
+                       .within_80 = summary_of(report.halves.errors).percentile_80};
   report.shuffled = shuffled_error(model, report, all, seed);
   const Rows flat = rows_where(report.measured, [](const auto& one) { return one.depth == 1; });
   Rows deep = rows_where(report.measured, [](const auto& one) { return one.depth > 1; });
@@ -162,22 +171,11 @@ std::vector<Group> groups_of(const CalibrationReport& report) {
   return groups;
 }
 
-double mean(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-double worst(const std::vector<double>& errors) {
-  return *std::max_element(errors.begin(), errors.end(),
-                           [](double a, double b) { return std::abs(a) < std::abs(b); });
-}
-
 void print_group(const std::string& name, const std::vector<double>& errors,
                  const std::vector<double>& naive) {
-  fmt::print("{:<50}{:>6}{:>8.1f}{:>+8.1f}{:>+8.1f}{:>11.1f}\n", name, errors.size(),
-             100.0 * mean_absolute(errors), 100.0 * mean(errors), 100.0 * worst(errors),
-             100.0 * mean_absolute(naive));
+  const PredictionErrors of = summary_of(errors);
+  fmt::print("{:<50}{:>6}{:>8.1f}{:>+8.1f}{:>+8.1f}{:>11.1f}\n", name, of.rows, 100.0 * of.mean,
+             100.0 * of.bias, 100.0 * of.worst, 100.0 * mean_absolute(naive));
 }
 
 void print_report(const Options& options, const CalibrationReport& report) {
@@ -208,7 +206,7 @@ Json held_json(const Held& held) {
   return {{"fitted_to", held.fitted_to},
           {"rows", held.errors.size()},
           {"mean_error", mean_absolute(held.errors)},
-          {"worst_error", worst(held.errors)},
+          {"worst_error", summary_of(held.errors).worst},
           {"naive_mean_error", mean_absolute(held.naive)}};
 }
 
@@ -217,7 +215,7 @@ void print_json(const Options& options, const CalibrationReport& report) {
   for (const Group& group : groups_of(report)) {
     groups[group.name.substr(2)] = {{"rows", group.errors.size()},
                                     {"mean_error", mean_absolute(group.errors)},
-                                    {"bias", mean(group.errors)},
+                                    {"bias", summary_of(group.errors).bias},
                                     {"naive_mean_error", mean_absolute(group.naive)}};
   }
   Json halves = held_json(report.halves);
@@ -247,12 +245,18 @@ Options options_of_calibrate() {
              "where the iterations ran: nodes of the catalogue, such as DGX-A100, or a file")
       .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
+      .value("recompute", "KIND",
+             fmt::format("{}: of rows that don't say (default none)", kRecomputeNames))
+      .input("judge", "FILE",
+             "fits nothing: how far from the rows the constants of this calibration.json are, or "
+             "those of the catalogue's devices (defaults)")
       .value("seed", "N", "seed by which the rows are halved (default 1)")
       .output("output", "FILE", "where to write the constants of all rows (default: nowhere)");
   return options;
 }
 
 int run_calibrate(const Options& options) {
+  if (options.has("judge")) return judge_calibration(options, rows_of(options));
   if (options.has("output")) check_can_write(options.text("output"));
   const CalibrationReport report = report_of(options);
   if (options.has("output")) write_file(options.text("output"), calibration_text(report.fitted));

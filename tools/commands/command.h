@@ -1,6 +1,7 @@
 #pragma once
 // A subcommand: a file, two functions, a row in the table of main.cpp.
 
+#include "core/import/iterations.h"
 #include "tools/cli/command.h"
 
 namespace tandem::tools {
@@ -16,5 +17,8 @@ DeclareOptions options_of_calibrate, options_of_catalog, options_of_check, optio
     options_of_plan, options_of_profile, options_of_replay, options_of_schedule,
     options_of_simulate, options_of_sweep, options_of_sweep_merge, options_of_tokens,
     options_of_trace, options_of_train, options_of_version;
+
+/// What `calibrate --judge` does with its rows.
+int judge_calibration(const Options& options, std::vector<MeasuredIteration> rows);
 
 }  // namespace tandem::tools

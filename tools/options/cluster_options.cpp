@@ -36,11 +36,6 @@ namespace {
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
 constexpr std::int64_t kMostBatchSamples = 1'000'000'000, kMostTokens = 1'048'576;
 
-/// On a cluster, whose bytes are worked out from shapes: what NVIDIA's driver, NCCL and PyTorch's
-/// allocator take beside is seen to be one to several GiB of a device's 16 to 80. A plan's bytes
-/// are allocated as they are counted, so there nothing is kept unless it is asked for.
-constexpr Reserve kReserveOnCluster{.share = 0.06, .bytes = 0};
-
 constexpr std::initializer_list<NumberFormat> kPreferredFormats{
     NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32, NumberFormat::tf32};
 
@@ -108,12 +103,9 @@ AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& clu
   assumptions.attention = attention_of(given, assumptions.format);
   assumptions.tensor = static_cast<std::int32_t>(given.tensor.value_or(1));
   check_most(given, "tensor", assumptions.tensor, static_cast<std::int64_t>(cluster.size()));
-  const auto set = [](const std::optional<double>& fraction, double& assumed) {
-    assumed = fraction.value_or(assumed);
-  };
-  set(given.product_fraction, assumptions.product_fraction);
-  set(given.memory_fraction, assumptions.memory_fraction);
-  set(given.link_fraction, assumptions.link_fraction);
+  assumptions.product_fraction = given.product_fraction;
+  assumptions.memory_fraction = given.memory_fraction;
+  assumptions.link_fraction = given.link_fraction;
   if (given.has("collectives")) assumptions.collectives = read_collectives(given.collectives);
   assumptions.reserve = given.reserve.value_or(kReserveOnCluster);
   assumptions.sequence_parallel = given.sequence_parallel;
@@ -122,7 +114,8 @@ AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& clu
   if (!calibration) return assumptions;
   if (!given.has("dtype")) assumptions.format = calibration->format;
   if (!given.has("attention")) assumptions.attention = calibration->attention;
-  return calibrated(assumptions, calibration->constants);
+  assumptions.calibration = calibration->constants;
+  return assumptions;
 }
 
 void check_options(const GivenOptions& given) {

@@ -73,25 +73,29 @@ Json origin_json(const Profile& profile) {
 Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& setup) {
   const AnalyticAssumptions& assumptions = setup.assumptions();
   const std::optional<CalibrationFile>& calibration = setup.request.calibration;
+  const Calibration constants = constants_of(assumptions, setup.cluster()[DeviceId{}]);
   Json json{{"costs", assumptions.measured ? "measured layers" : "analytic"},
             {"dtype", name(assumptions.format)},
             {"attention", name(assumptions.attention)},
-            {"product_fraction", assumptions.product_fraction},
-            {"memory_fraction", assumptions.memory_fraction},
-            {"link_fraction", assumptions.link_fraction},
+            {"product_fraction", constants.product_fraction},
+            {"memory_fraction", constants.memory_fraction},
+            {"link_fraction", constants.link_fraction},
             {"sequence_parallel", assumptions.sequence_parallel},
             {"zero", assumptions.sharded_optimizer ? 1 : 0},
             {"reserve", reserve_json(assumptions.reserve)},
             {"device_order", name(setup.request.order)},
             {"cut", name(setup.request.cut)},
             {"notes", assumption_lines(request, setup)}};
+  if (const auto spread = setup.spread()) {
+    json["spread"] = {{"rows", spread->rows}, {"within_80", spread->within_80}};
+  }
   if (assumptions.collectives) json["collectives"] = collectives_json(*assumptions.collectives);
   if (calibration) json["calibration"] = calibration_json(*calibration);
   if (assumptions.measured) json["profile"] = origin_json(assumptions.measured->begin()->second);
   return json;
 }
 
-static std::string rates_line(const AnalyticAssumptions& assumptions,
+static std::string rates_line(const AnalyticAssumptions& assumptions, const Calibration& constants,
                               const std::optional<CalibrationFile>& calibration) {
   if (assumptions.measured) {
     const Profile& profile = assumptions.measured->begin()->second;
@@ -99,21 +103,27 @@ static std::string rates_line(const AnalyticAssumptions& assumptions,
         "layers as measured on {}, {}, including sums between devices that share a layer; memory "
         "at "
         "{:.4g} %, links at {:.4g} %",
-        profile.machine, profile.date, 100 * assumptions.memory_fraction,
-        100 * assumptions.link_fraction);
+        profile.machine, profile.date, 100 * constants.memory_fraction,
+        100 * constants.link_fraction);
   }
   const std::string rates = fmt::format(
       "products (GEMM) in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; {} "
       "attention",
-      name(assumptions.format), 100 * assumptions.product_fraction,
-      100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
-      name(assumptions.attention));
-  if (!calibration) return rates + "; launches, hosts and data cost nothing";
+      name(assumptions.format), 100 * constants.product_fraction, 100 * constants.memory_fraction,
+      100 * constants.link_fraction, name(assumptions.attention));
+  if (constants.launch_s == 0.0) return rates + "; launches, hosts and data cost nothing";
+  return fmt::format("{}; {:.3g} us of the host for a kernel: {}", rates, 1e6 * constants.launch_s,
+                     calibration
+                         ? fmt::format("constants fitted to iterations on {} in {}, {} attention",
+                                       calibration->device, name(calibration->format),
+                                       name(calibration->attention))
+                         : "what Megatron's GPTs take on A100s (tandem calibrate fits yours)");
+}
+
+static std::string spread_line(const PredictionSpread& spread) {
   return fmt::format(
-      "{}; {:.3g} us of the host for a kernel: constants fitted to iterations on {} "
-      "in {}, {} attention",
-      rates, 1e6 * calibration->constants.launch_s, calibration->device, name(calibration->format),
-      name(calibration->attention));
+      "80 % of {} measured iterations, to which nothing was fitted, lie within ±{:.3g} %",
+      spread.rows, 100 * spread.within_80);
 }
 
 std::vector<std::string> assumption_lines(const ScenarioRequest& request,
@@ -123,7 +133,8 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
   const Bytes element = bytes_of(assumptions.format);
   const Bytes states = 4 * (optimizer_states(setup.made.plan.optimizer) + (element < 4 ? 1 : 0));
   std::vector<std::string> lines{
-      rates_line(assumptions, asked.calibration),
+      rates_line(assumptions, constants_of(assumptions, setup.cluster()[DeviceId{}]),
+                 asked.calibration),
       fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
                   "activations {} dropout, logits in fp32; driver, libraries and the "
                   "allocator's gaps in the reserve, {}",
@@ -140,6 +151,7 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
                         "to other nodes"
                       : "transfers of all pipelines share links with one another, and so do the "
                         "all-reduces of all stages; no other traffic shares")};
+  if (const auto spread = setup.spread()) lines.insert(lines.begin() + 1, spread_line(*spread));
   if (request.compute_slowdown > 1.0) {
     lines.push_back(
         fmt::format("a device computes {:.4g} times as long while it sends, receives or sums, "

@@ -129,9 +129,11 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
   fmt::print("{}: {} of {} in {}; {}\n", program.schedule(), counted(batches, "batch"),
              counted(program.microbatches(), "microbatch"), print_duration(result.makespan),
              bubble_text(bubble_rate(result)));
-  fmt::print("endless run (steady state): {} a batch, {:.4g} samples/s, from batch {} on{}\n",
-             print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
-             result.steady_from_batch,
+  const auto spread = prepared.cluster ? prepared.cluster->spread() : std::nullopt;
+  fmt::print("endless run (steady state): {} a batch{}, {:.4g} samples/s, from batch {} on{}\n",
+             print_duration(result.cycle / result.cycle_batches),
+             spread ? fmt::format(" ±{:.3g} %", 100 * spread->within_80) : "",
+             samples_per_s(scenario, result), result.steady_from_batch,
              result.cycle_batches == 1
                  ? ""
                  : fmt::format(", repeating every {} batches", result.cycle_batches));

@@ -11,7 +11,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/base/floor_div.h"
+#include "core/base/units.h"
 #include "core/program/title.h"
 #include "core/program/versions.h"
 #include "traces/chrome/atomic_file.h"

@@ -112,9 +112,8 @@ class OrderClock {
     auto [kind, k] = work_[place.device][place.position];
     const std::size_t from = kind == 0 ? place.device - 1 : place.device + 1;
     const std::int64_t link = problem_->devices[std::min(place.device, from)].to_next;
-    const auto waited = [&, kind = kind] {
-      return ends_[from][places_[kind][cell(from, k)]] + link <
-             sent_.arrival(place.device, kind, k);
+    const auto waited = [&, of = kind] {
+      return ends_[from][places_[of][cell(from, k)]] + link < sent_.arrival(place.device, of, k);
     };
     while (k > 0 && waited()) --k;
     return {from, places_[kind][cell(from, k)]};

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "simulator/contention/contended_machine.h"
-#include "simulator/device_use.h"
+#include "simulator/run_figures.h"
 #include "tests/support/networks.h"
 #include "tests/support/pipelines.h"
 

@@ -1,0 +1,214 @@
+#include "simulator/cost/cluster_layout.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "core/base/check.h"
+#include "simulator/cost/analytic.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::size_t kMostRingPairs = 32;  // NCCL has at most 64 channels
+
+/// How much of the traffic crosses each link, in shares of one device's or group's.
+using Load = std::map<LinkId, double>;
+
+void add_load(Load& load, const Route& route, double share) {
+  for (const LinkId link : route.links) load[link] += share;
+}
+
+/// Bytes a second that each of those who share the links gets.
+double shared_rate(const Cluster& cluster, const Route& route, const Load& load) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const LinkId link : route.links)
+    rate = std::min(rate, cluster.links()[link].bytes_per_s / load.at(link));
+  return rate;
+}
+
+bool crosses_nodes(const Cluster& cluster, const Route& route) {
+  return std::ranges::any_of(route.links,
+                             [&](LinkId link) { return cluster.links()[link].between_nodes; });
+}
+
+/// The devices, ascending, node by node.
+std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
+                                           const std::vector<DeviceId>& group) {
+  std::vector<std::vector<DeviceId>> nodes;
+  for (const DeviceId device : group) {
+    if (nodes.empty() || cluster.node(nodes.back().back()) != cluster.node(device))
+      nodes.emplace_back();
+    nodes.back().push_back(device);
+  }
+  return nodes;
+}
+
+}  // namespace
+
+CollectiveGroup group_of(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  const auto nodes = by_node(cluster, devices);
+  CollectiveGroup group{.devices = std::ssize(devices), .nodes = std::ssize(nodes)};
+  group.least_per_node = group.devices;
+  for (const auto& node : nodes)
+    group.least_per_node = std::min<std::int64_t>(group.least_per_node, std::ssize(node));
+  return group;
+}
+
+std::string_view name(DeviceOrder order) {
+  return order == DeviceOrder::replicas_first ? "replicas-first" : "stages-first";
+}
+
+const Route& ClusterWays::between(DeviceId from, DeviceId to) {
+  const auto [place, unknown] = known_.try_emplace({from, to});
+  if (unknown) place->second = cluster_->route(from, to);
+  return place->second;
+}
+
+ClusterLayout::ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth,
+                             DeviceOrder order, std::size_t tensor)
+    : ClusterLayout(std::make_shared<ClusterWays>(cluster), width, depth, order, tensor) {}
+
+ClusterLayout::ClusterLayout(std::shared_ptr<ClusterWays> ways, std::size_t width,
+                             std::size_t depth, DeviceOrder order, std::size_t tensor)
+    : ways_(std::move(ways)), width_(width), depth_(depth), tensor_(tensor), order_(order) {
+  TANDEM_CHECK(width * depth * tensor <= cluster().size(), width, depth, tensor, cluster().size());
+}
+
+DeviceId ClusterLayout::at(DeviceId device, std::size_t replica, std::size_t member) const {
+  const bool replicas_first = order_ == DeviceOrder::replicas_first;
+  const std::size_t group =
+      replicas_first ? index(device) * width_ + replica : replica * depth_ + index(device);
+  return id_at<DeviceId>(group * tensor_ + member);
+}
+
+Bytes ClusterLayout::memory(DeviceId device) const {
+  Bytes least = std::numeric_limits<Bytes>::max();
+  for (std::size_t replica = 0; replica < width_; ++replica) {
+    for (std::size_t member = 0; member < tensor_; ++member)
+      least = std::min(least, cluster()[at(device, replica, member)].memory_bytes);
+  }
+  return least;
+}
+
+std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const {
+  std::vector<Route> routes;
+  for (std::size_t replica = 0; replica < width_; ++replica) {
+    for (std::size_t member = 0; member < tensor_; ++member)
+      routes.push_back(way(at(source, replica, member), at(target, replica, member)));
+  }
+  return routes;
+}
+
+std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>& group) const {
+  if (group.size() < 2) return {};
+  const auto nodes = by_node(cluster(), group);
+  const std::size_t members = nodes.front().size();
+  const bool alike =
+      std::ranges::all_of(nodes, [&](const auto& node) { return node.size() == members; });
+  const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
+  std::vector<std::vector<Route>> rings;
+  const auto ring_of = [this](const std::vector<DeviceId>& order) {
+    std::vector<Route> ring;
+    for (std::size_t i = 0; i < order.size(); ++i)
+      ring.push_back(way(order[i], order[(i + 1) % order.size()]));
+    return ring;
+  };
+  for (std::size_t turn = 0; turn < pairs; ++turn) {
+    std::vector<DeviceId> order;
+    for (const auto& node : nodes) {
+      for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
+    }
+    rings.push_back(ring_of(order));
+    std::reverse(order.begin(), order.end());
+    rings.push_back(ring_of(order));
+  }
+  return rings;
+}
+
+std::vector<DeviceId> ClusterLayout::holders(const Placement& placement, StageId stage,
+                                             std::size_t member) const {
+  std::set<DeviceId> all;
+  for (const ReplicaId replica : placement.replicas_of(stage)) {
+    for (std::size_t pipeline = 0; pipeline < width_; ++pipeline)
+      all.insert(at(placement.device[replica], pipeline, member));
+  }
+  return {all.begin(), all.end()};
+}
+
+const std::vector<ClusterLayout::Share>& ClusterLayout::shares(DeviceId source,
+                                                               DeviceId target) const {
+  const auto [place, unknown] = transfers_.try_emplace({source, target});
+  if (!unknown) return place->second;
+  const std::vector<Route> all = routes(source, target);
+  Load load;
+  for (const Route& route : all) add_load(load, route, 1.0);
+  std::set<Share> distinct;
+  for (const Route& route : all) {
+    distinct.insert(
+        {shared_rate(cluster(), route, load), route.latency, crosses_nodes(cluster(), route)});
+  }
+  place->second.assign(distinct.begin(), distinct.end());
+  return place->second;
+}
+
+Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
+                                 const Calibration& constants) const {
+  const auto share = static_cast<double>(bytes / static_cast<Bytes>(tensor_));
+  Duration longest{};
+  for (const auto& [rate, latency, between_nodes] : shares(source, target)) {
+    const double fraction = between_nodes ? constants.network_fraction : constants.link_fraction;
+    longest = std::max(longest, moving_time(share, rate * fraction, 1, latency));
+  }
+  return longest;
+}
+
+const std::vector<ClusterLayout::SumWays>& ClusterLayout::sum_ways(const Groups& groups) const {
+  const auto [place, unknown] = sums_.try_emplace(groups);
+  if (!unknown) return place->second;
+  // Stages of one group take turns.
+  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
+  Load load;
+  for (const std::vector<DeviceId>& group : groups) {
+    const auto [ring, first] = known.try_emplace(group);
+    if (!first) continue;
+    ring->second = rings(group);
+    for (const std::vector<Route>& routes : ring->second) {
+      for (const Route& route : routes)
+        add_load(load, route, 1.0 / static_cast<double>(ring->second.size()));
+    }
+  }
+  for (const std::vector<DeviceId>& group : groups) {
+    SumWays ways{.group = group_of(cluster(), group), .ways = {}};
+    for (const std::vector<Route>& ring : known.at(group)) {
+      for (const Route& route : ring) {
+        CollectiveWay& way = crosses_nodes(cluster(), route) ? ways.ways.between : ways.ways.within;
+        way.bytes_per_s = std::min(way.bytes_per_s, shared_rate(cluster(), route, load));
+        way.latency_s = std::max(way.latency_s, to_seconds(route.latency));
+      }
+    }
+    place->second.push_back(ways);
+  }
+  return place->second;
+}
+
+std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<DeviceId>>& groups,
+                                                const std::vector<Bytes>& bytes,
+                                                const Calibration& constants) const {
+  const std::vector<SumWays>& all = sum_ways(groups);
+  std::vector<Duration> times;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    CollectiveWays ways = all[i].ways;
+    ways.within.bytes_per_s *= constants.link_fraction;
+    ways.between.bytes_per_s *= constants.network_fraction;
+    ways.protocol_s = constants.protocol_s;
+    // It sends a flag beside each word by few channels: the constant is that of fast links.
+    const double slowest = std::min(ways.within.bytes_per_s, ways.between.bytes_per_s);
+    ways.low_latency_bytes_per_s = std::min(constants.low_latency_bytes_per_s, 0.1 * slowest);
+    times.push_back(all_reduce_time(ways, all[i].group, bytes[i]));
+  }
+  return times;
+}
+
+}  // namespace tandem
