@@ -85,8 +85,12 @@ CalibrationFile read_calibration(const std::string& path) {
 
 Json calibration_json(const CalibrationFile& calibration) {
   Json constants = Json::object();
-  for (const CalibrationConstant& constant : kCalibrationConstants)
-    constants[std::string(constant.key)] = calibration.constants.*constant.member;
+  for (const CalibrationConstant& constant : kCalibrationConstants) {
+    const double value = calibration.constants.*constant.member;
+    // What a file may leave out it does where that is said by its absence: 0 is out of bounds.
+    if (constant.required || value != Calibration{}.*constant.member)
+      constants[std::string(constant.key)] = value;
+  }
   Json json{{"version", kCalibrationFileVersion},
             {"device", calibration.device},
             {"dtype", name(calibration.format)},

@@ -2,6 +2,7 @@
 // Any text as a model of another program's: one that our format brings back equal and that is
 // priced or refused, or diagnostics, never a crash.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,7 +23,10 @@ inline void check_price(const ModelSpec& model) {
     const LayerTimes times = analytic_layers(model, 1, Recompute::none, OptimizerKind::adamw,
                                              *find_device("V100-SXM2-16GB"), assumptions);
     const StageTimes all = times.of({0, layers});
-    TANDEM_CHECK(all.backward == all.backward_input + all.backward_weight, model.name);
+    // In one, the device's work may hide the host's of the other half.
+    TANDEM_CHECK(all.backward <= all.backward_input + all.backward_weight + layers * Duration(1),
+                 model.name);
+    TANDEM_CHECK(all.backward >= std::max(all.backward_input, all.backward_weight), model.name);
     analytic_stage_bytes(model, {0, layers}, 1, OptimizerKind::adamw, Recompute::none, assumptions);
   } catch (const InputError&) {
     // Absurdly large, or a chain of linear maps.

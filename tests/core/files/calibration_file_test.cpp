@@ -52,6 +52,13 @@ TEST(CalibrationFile, MayNotSayWhatItWasFittedTo) {
   EXPECT_EQ(parse_calibration("c.json", calibration_text(file)), file);
 }
 
+TEST(CalibrationFile, WhatItMayLeaveOutReadsBackAsLeftOut) {
+  CalibrationFile file = example();
+  file.constants.protocol_s = 0.0;
+  file.constants.low_latency_bytes_per_s = 0.0;
+  EXPECT_EQ(parse_calibration("c.json", calibration_text(file)), file);
+}
+
 TEST(CalibrationFile, RangesGoFromTheLeastToTheMost) {
   CalibrationFile file = example();
   file.fitted->depth = {8, 2};
