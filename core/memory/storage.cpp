@@ -32,6 +32,7 @@ struct LayerFootprint {
   std::int64_t stash = 0;    // forward → last gradient op
   std::int64_t scratch = 0;  // gradients inside the layer, and what selective recomputation makes
                              // again: kept from input- to weight-gradient where backward is split
+  std::int64_t inner = 0;    // of the scratch: what is kept in the place of what it was made from
 };
 
 LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
@@ -40,25 +41,27 @@ LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t
   const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width;
   const bool drops = recompute == Recompute::selective;
-  const auto with = [drops](std::int64_t stash, std::int64_t scratch, std::int64_t cheap) {
-    return drops ? LayerFootprint{stash, scratch + cheap} : LayerFootprint{stash + cheap, scratch};
+  const auto with = [drops](std::int64_t stash, std::int64_t inner, std::int64_t scratch,
+                            std::int64_t cheap) {
+    return LayerFootprint{stash + (drops ? 0 : cheap), inner + scratch + (drops ? cheap : 0),
+                          inner};
   };
   const std::int64_t row = layout.room(tokens * d), inside = layout.room(tokens * 4 * d),
                      qkv = layout.room(tokens * 3 * d);
   const std::int64_t norm = row + 2 * layout.wide_room(tokens);
   switch (kind) {
     case LayerKind::embedding:
-      return with(layout.wide_room(tokens), 0, 0);
+      return with(layout.wide_room(tokens), 0, 0, 0);
     case LayerKind::attention:
-      return with(qkv + layout.wide_room(tokens * model.heads) + row, qkv + row, norm);
+      return with(qkv + layout.wide_room(tokens * model.heads) + row, qkv, row, norm);
     case LayerKind::mlp:
-      return with(inside, inside + row, norm + inside);
+      return with(inside, inside, row, norm + inside);
     case LayerKind::head:
-      return with(layout.room(tokens * model.vocabulary), row, norm);
+      return with(layout.room(tokens * model.vocabulary), 0, row, norm);
     case LayerKind::linear:
       return {};
     case LayerKind::squared_error:
-      return with(row, 0, 0);
+      return with(row, 0, 0, 0);
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
   return {};
@@ -80,7 +83,7 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
                          .gradients = parameters * layout.wide,
                          .optimizer = parameters * state,
                          .stash = held.stash * layout.element,
-                         .kept = held.scratch * layout.element,
+                         .kept = (held.scratch - held.inner) * layout.element,
                          .scratch = held.scratch * layout.element});
   }
   // Of a linear model's first layer: the numbers that the data gave it.

@@ -28,6 +28,9 @@ class AnyLayer {
   std::int64_t stash_size() const {
     return std::visit([](const auto& layer) { return layer.stash_size(); }, layer_);
   }
+  std::int64_t inner_size() const {
+    return std::visit([](const auto& layer) { return layer.inner_size(); }, layer_);
+  }
   std::int64_t scratch_size() const {
     return std::visit([](const auto& layer) { return layer.scratch_size(); }, layer_);
   }

@@ -25,12 +25,13 @@ class Attention {
   }
   std::int64_t stash_size() const {
     const std::int64_t rows = shape_.rows();
-    return room<T, W>(3 * rows * d_) + wide_room<T, W>(rows * shape_.model.heads) +
-           room<T, W>(rows * d_) + (shape_.drops() ? 0 : normed_size<T, W>(shape_.norm()));
+    return inner_size() + wide_room<T, W>(rows * shape_.model.heads) + room<T, W>(rows * d_) +
+           (shape_.drops() ? 0 : normed_size<T, W>(shape_.norm()));
   }
+  /// Queries, keys and values.
+  std::int64_t inner_size() const { return room<T, W>(3 * shape_.rows() * d_); }
   std::int64_t scratch_size() const {
-    return room<T, W>(3 * shape_.rows() * d_) + room<T, W>(shape_.rows() * d_) +
-           (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
+    return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
@@ -55,9 +56,9 @@ class Attention {
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
-    const auto stash = cut_stash(spans.stash);
+    const auto stash = cut_stash(std::span<const T>(spans.stash));
     const auto normed = cut_normed<K, const T>(shape_, spans.stash, spans.scratch);
-    const auto scratch = cut_scratch(spans.scratch);
+    const auto scratch = cut_scratch(spans);
     // The gradient of the attended values borrows the place of the norm's, which is made after its
     // last use.
     const std::span<T> attended_gradient = scratch.normed;
@@ -76,9 +77,9 @@ class Attention {
 
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
-    const auto stash = cut_stash(spans.stash);
+    const auto stash = cut_stash(std::span<const T>(spans.stash));
     const auto normed = cut_normed<K, const T>(shape_, spans.stash, spans.scratch);
-    const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
+    const auto scratch = cut_scratch(spans);
     kernels.accumulate_product_and_rows(to_output(), stash.attended, spans.output_gradient,
                                         gradients.projection, gradients.projection_bias);
     kernels.accumulate_product_and_rows(to_qkv(), normed.y, scratch.qkv, gradients.qkv,
@@ -98,9 +99,8 @@ class Attention {
     std::span<typename Carver<U, W>::WideU> log_sum;
     std::span<U> attended;
   };
-  template <class U>
   struct Scratch {
-    std::span<U> qkv, normed;
+    std::span<T> qkv, normed;
   };
 
   // Braced initialisers run in order.
@@ -117,10 +117,10 @@ class Attention {
     return {carver.take_part(3 * rows * d_), carver.take_wide(rows * shape_.model.heads),
             carver.take_part(rows * d_)};
   }
-  template <class U>
-  Scratch<U> cut_scratch(std::span<U> whole) const {
-    Carver<U, W> carver(whole);
-    return {carver.take_part(3 * shape_.rows() * d_), carver.take_part(shape_.rows() * d_)};
+  /// Gradients.
+  Scratch cut_scratch(const BackwardSpans<T, W>& spans) const {
+    return {Carver<T, W>(spans.inner_gradient).take_part(3 * shape_.rows() * d_),
+            Carver<T, W>(spans.scratch).take_part(shape_.rows() * d_)};
   }
 
   MatmulShape to_qkv() const { return {.rows = shape_.rows(), .inner = d_, .columns = 3 * d_}; }

@@ -19,6 +19,7 @@ class Embedding {
             table("embedding.position.weight", model.sequence)};
   }
   std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }
+  std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {

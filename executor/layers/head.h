@@ -32,6 +32,7 @@ class Head {
     return room<T, W>(shape_.rows() * vocabulary_) +
            (shape_.drops() ? 0 : normed_size<T, W>(shape_.norm()));
   }
+  std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const {
     return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }

@@ -6,10 +6,12 @@
 //                    writes stash, output (empty: not wanted, as in recomputation), and the loss
 //                    where the layer computes one (null: not wanted)
 //   backward_input   reads weights, input, stash, output_gradient;
-//                    writes scratch and input_gradient (empty: not wanted)
-//   backward_weight  reads input, stash, output_gradient, scratch; adds to gradients
+//                    writes inner_gradient, scratch and input_gradient (empty: not wanted)
+//   backward_weight  reads input, stash, output_gradient, inner_gradient, scratch; adds to
+//   gradients
 // backward_weight may run any time after backward_input of the same microbatch, as long as what it
-// reads is kept. The same inputs give the same bits.
+// reads is kept. It does not read the first inner_size() elements of the stash: once backward_input
+// has returned, the inner gradient may take their place. The same inputs give the same bits.
 //
 // With selective recomputation the outputs of layer norms and of GELU live in scratch instead of
 // the stash: forward writes them there and forgets them, and backward_input begins with
@@ -85,8 +87,9 @@ struct ForwardSpans {
 
 template <class T, class W = T>
 struct BackwardSpans {
-  std::span<const T> weights = {}, input = {}, stash = {}, output_gradient = {};
-  std::span<T> scratch = {}, input_gradient = {};
+  std::span<const T> weights = {}, input = {}, output_gradient = {};
+  std::span<T> stash = {};  // a layer reads it; a stage whose backward is split writes it, too
+  std::span<T> inner_gradient = {}, scratch = {}, input_gradient = {};
   std::span<W> gradients = {};
 };
 
@@ -118,6 +121,7 @@ concept Layer = requires(const L layer, K kernels,
                          std::int32_t block) {
   { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
   { layer.stash_size() } -> std::same_as<std::int64_t>;
+  { layer.inner_size() } -> std::same_as<std::int64_t>;
   { layer.scratch_size() } -> std::same_as<std::int64_t>;
   { layer.forward(kernels, forward) } -> std::same_as<void>;
   { layer.recompute(kernels, backward) } -> std::same_as<void>;
@@ -219,8 +223,9 @@ void norm_backward(K& kernels, RowShape shape, const BackwardSpans<T, W>& spans,
 /// And those of its gain and bias.
 template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
 void norm_backward_weight(K& kernels, RowShape shape, const BackwardSpans<T, W>& spans,
-                          const Normed<const T, const W>& normed, std::span<const T> dy,
-                          std::span<W> dgain, std::span<W> dbias) {
+                          const Normed<const T, const W>& normed,
+                          std::type_identity_t<std::span<const T>> dy, std::span<W> dgain,
+                          std::span<W> dbias) {
   kernels.layer_norm_backward_weight(
       shape, NormBackwardWeight<T, W>{.x = spans.input,
                                       .mean = normed.mean,

@@ -20,6 +20,7 @@ class Linear {
              .initial = Initial::dyadic}};
   }
   std::int64_t stash_size() const { return 0; }
+  std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {

@@ -22,12 +22,11 @@ class Mlp {
         tensors);
     return tensors;
   }
-  std::int64_t stash_size() const {
-    return room<T, W>(shape_.rows() * inside_) + (shape_.drops() ? 0 : cheap_size());
-  }
+  std::int64_t stash_size() const { return inner_size() + (shape_.drops() ? 0 : cheap_size()); }
+  /// What GELU reads.
+  std::int64_t inner_size() const { return room<T, W>(shape_.rows() * inside_); }
   std::int64_t scratch_size() const {
-    return room<T, W>(shape_.rows() * inside_) + room<T, W>(shape_.rows() * d_) +
-           (shape_.drops() ? cheap_size() : 0);
+    return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? cheap_size() : 0);
   }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
@@ -48,15 +47,15 @@ class Mlp {
     const auto weights = cut_weights(spans.weights);
     const auto cheap = cut_cheap<T>({}, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, cheap.normed);
-    kernels.gelu(cut_before(spans.stash), cheap.after);
+    kernels.gelu(cut_before(std::span<const T>(spans.stash)), cheap.after);
   }
 
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
-    const auto before = cut_before(spans.stash);
+    const auto before = cut_before(std::span<const T>(spans.stash));
     const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
-    const auto scratch = cut_scratch(spans.scratch);
+    const auto scratch = cut_scratch(spans);
     const MatmulShape to_inside{.rows = shape_.rows(), .inner = d_, .columns = inside_};
     kernels.matmul_transposed_gelu_backward(to_inside, spans.output_gradient, weights.projection,
                                             before, scratch.before);
@@ -69,7 +68,7 @@ class Mlp {
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
-    const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
+    const auto scratch = cut_scratch(spans);
     kernels.accumulate_product_and_rows(project(), cheap.after, spans.output_gradient,
                                         gradients.projection, gradients.projection_bias);
     kernels.accumulate_product_and_rows(expand(), cheap.normed.y, scratch.before, gradients.expand,
@@ -92,9 +91,8 @@ class Mlp {
     Normed<U, typename Carver<U, W>::WideU> normed;
     std::span<U> after;  // GELU
   };
-  template <class U>
   struct Scratch {
-    std::span<U> before, normed;
+    std::span<T> before, normed;
   };
 
   // Braced initialisers run in order.
@@ -114,10 +112,10 @@ class Mlp {
   std::span<U> cut_before(std::span<U> stash) const {
     return Carver<U, W>(stash).take_part(shape_.rows() * inside_);
   }
-  template <class U>
-  Scratch<U> cut_scratch(std::span<U> whole) const {
-    Carver<U, W> carver(whole);
-    return {carver.take_part(shape_.rows() * inside_), carver.take_part(shape_.rows() * d_)};
+  /// Gradients.
+  Scratch cut_scratch(const BackwardSpans<T, W>& spans) const {
+    return {Carver<T, W>(spans.inner_gradient).take_part(shape_.rows() * inside_),
+            Carver<T, W>(spans.scratch).take_part(shape_.rows() * d_)};
   }
 
   MatmulShape expand() const { return {.rows = shape_.rows(), .inner = d_, .columns = inside_}; }

@@ -15,6 +15,7 @@ class SquaredError {
 
   std::vector<Tensor> tensors(std::int32_t /*block*/) const { return {}; }
   std::int64_t stash_size() const { return room<T, W>(shape_.boundary()); }
+  std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {

@@ -148,7 +148,8 @@ class ModelPasses {
   }
 
   void backward_halves() {
-    const BackwardSpans<T> spans = spans_of(split_, split_.kept_gradients.elements());
+    BackwardSpans<T> spans = spans_of(split_, split_.kept_gradients.elements());
+    spans.inner_gradient = part(scratch_.elements(), 0, stage_.sizes().inner_gradient);
     stage_.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
     stage_.backward_weight(*kernels_, spans, [this](std::size_t layer) {
       lap(Measured::backward_weight, layer);

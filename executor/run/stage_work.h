@@ -95,6 +95,7 @@ class StageWork {
     State& s = state_of(op_of(instance).replica);
     BackwardSpans<T, W> spans = input_half_spans(s, instance);
     spans.scratch = s.kept_gradients.acquire(run_.sequence(s.id, instance.microbatch));
+    spans.inner_gradient = part_of_scratch(s.stage.sizes().inner_gradient);
     auto kernels = backend_.kernels(stream);
     s.stage.backward_input(kernels, spans);
     end_reading(s, instance);
@@ -284,8 +285,8 @@ class StageWork {
   /// What both halves of a backward read.
   BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
     return {.input = input_of(s, microbatch),
-            .stash = stash_of(s, microbatch).held(),
-            .output_gradient = output_gradient_of(s, microbatch)};
+            .output_gradient = output_gradient_of(s, microbatch),
+            .stash = stash_of(s, microbatch).held()};
   }
 
   /// What making the gradient of the input reads, and where that goes.

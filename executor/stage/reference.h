@@ -152,7 +152,7 @@ class Reference {
   }
   /// What a microbatch leaves at a layer for the gradients of the layer's weights.
   struct Left {
-    std::vector<T> input, stash, scratch, output_gradient;
+    std::vector<T> input, stash, inner_gradient, scratch, output_gradient;
   };
   /// A layer, the weights of the version in use, and sums of gradients, contiguous as layers want
   /// them: one for each replica of each pipeline.
@@ -266,13 +266,15 @@ class Reference {
     for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
       for (auto entry = stage->entries.rbegin(); entry != stage->entries.rend(); ++entry) {
         Left& here = left[--i];
+        here.inner_gradient = zeros(entry->layer.inner_size());
         here.scratch = zeros(entry->layer.scratch_size());
         here.output_gradient = std::move(gradient);
         gradient = zeros(i > 0 ? boundary_ : 0);
         entry->layer.backward_input(kernels_, {.weights = entry->weights,
                                                .input = here.input,
-                                               .stash = here.stash,
                                                .output_gradient = here.output_gradient,
+                                               .stash = here.stash,
+                                               .inner_gradient = here.inner_gradient,
                                                .scratch = here.scratch,
                                                .input_gradient = gradient});
       }
@@ -298,8 +300,9 @@ class Reference {
         Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
                           [static_cast<std::size_t>(stage.config.layers.first) + i];
         entry.layer.backward_weight(kernels_, {.input = left.input,
-                                               .stash = left.stash,
                                                .output_gradient = left.output_gradient,
+                                               .stash = left.stash,
+                                               .inner_gradient = left.inner_gradient,
                                                .scratch = left.scratch,
                                                .gradients = entry.sums[sum]});
         left = {};

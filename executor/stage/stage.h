@@ -26,6 +26,7 @@ struct StageSizes {
                               // free again when they return
   std::int64_t kept_gradients =
       0;  // of backward_input(): kept until backward_weight() of the same microbatch
+  std::int64_t inner_gradient = 0;  // the same, but free again when it returns; scratch is as large
 };
 
 /// Half-open range of elements in a stage's parameters.
@@ -152,15 +153,20 @@ class Stage {
   }
 
   /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
-  /// input_gradient.
+  /// inner_gradient, input_gradient; and over what of the stash it alone reads.
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans,
                       const AfterLayer& after = {}) const {
     check(spans, sizes_.kept_gradients);
     check_size(spans.weights, sizes_.parameters);
+    check_size(spans.inner_gradient, sizes_.inner_gradient);
     for (std::size_t i = places_.size(); i-- > 0;) {
       if (ends_block(i))
         make_again(kernels, spans, blocks_[*places_[i].block], kept_block(i, spans.scratch), {});
-      places_[i].layer.backward_input(kernels, kept_spans_of(i, spans));
+      BackwardSpans<T, W> own = kept_spans_of(i, spans);
+      const std::span<T> kept = own.inner_gradient;
+      own.inner_gradient = part(spans.inner_gradient, 0, std::ssize(kept));
+      places_[i].layer.backward_input(kernels, own);
+      kernels.copy(own.inner_gradient, kept);
       if (after) after(i);
     }
   }
@@ -202,7 +208,7 @@ class Stage {
   struct Place {
     AnyLayer<K> layer;
     std::int64_t weights = 0, stash = 0, output = 0;  // output: but for the last layer's
-    std::int64_t scratch = 0, output_gradient = 0;    // inside the kept gradients; likewise
+    std::int64_t scratch = 0, output_gradient = 0;    // in the kept gradients; likewise
     std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
   };
   /// Layers that are made again together, from the input of the first. Their stashes lie in
@@ -237,8 +243,9 @@ class Stage {
     if (!first_) check_size(spans.input, sizes_.boundary);
     if (!last_) check_size(spans.output_gradient, sizes_.boundary);
   }
-  /// The part of `layer` of the stage's spans. In scratch its own begins at `scratch`, the gradient
-  /// after layer i at `gradient_after(i)`; `block`: the stashes of its block.
+  /// The part of `layer` of the stage's spans, but for its inner gradient. In scratch its own begins
+  /// at `scratch`, the gradient after layer i at `gradient_after(i)`; `block`: the stashes of its
+  /// block.
   BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans,
                                std::int64_t scratch, const auto& gradient_after,
                                std::span<T> block) const {
@@ -250,8 +257,8 @@ class Stage {
     BackwardSpans<T, W> own;
     if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
     if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
-    const Stashes<const T> stashes{spans.stash, block};
-    own.input = input_of(layer, spans.input, stashes);
+    const Stashes<T> stashes{spans.stash, block};
+    own.input = input_of(layer, spans.input, {stashes.stage, stashes.block});
     own.stash = stash_of(layer, stashes);
     own.output_gradient = layer + 1 < places_.size() ? between(layer) : spans.output_gradient;
     own.scratch = part(spans.scratch, scratch, place.layer.scratch_size());
@@ -267,16 +274,21 @@ class Stage {
     const auto gradient_after = [&](std::size_t after) {
       return static_cast<std::int64_t>(after % 2) % buffers * step;
     };
-    return spans_of(layer, spans, buffers * step, gradient_after,
-                    passing_block(layer, spans.scratch));
+    const std::int64_t inner = places_[layer].layer.inner_size();
+    BackwardSpans<T, W> own = spans_of(layer, spans, buffers * step + inner, gradient_after,
+                                       passing_block(layer, spans.scratch));
+    own.inner_gradient = part(spans.scratch, buffers * step, inner);
+    return own;
   }
   /// As kept between backward_input() and backward_weight().
   BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const {
     const auto gradient_after = [this](std::size_t after) {
       return places_[after].output_gradient;
     };
-    return spans_of(layer, spans, places_[layer].scratch, gradient_after,
-                    kept_block(layer, spans.scratch));
+    BackwardSpans<T, W> own = spans_of(layer, spans, places_[layer].scratch, gradient_after,
+                                       kept_block(layer, spans.scratch));
+    own.inner_gradient = part(own.stash, 0, places_[layer].layer.inner_size());
+    return own;
   }
 
   bool ends_block(std::size_t layer) const {
@@ -335,7 +347,7 @@ class Stage {
     }
   }
   void lay_out(std::int64_t boundary) {
-    std::int64_t weights = 0, kept = 0, largest_scratch = 0;
+    std::int64_t weights = 0, kept = 0, largest_scratch = 0, largest_inner = 0;
     const std::int64_t inner = room<T, W>(boundary);
     std::int64_t stash = reads_numbers_ ? inner : 0;
     for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -345,7 +357,9 @@ class Stage {
       place.weights = std::exchange(weights, weights + place.layer.weights_size());
       place.stash = std::exchange(in_block, in_block + place.layer.stash_size());
       place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
-      largest_scratch = std::max(largest_scratch, place.layer.scratch_size());
+      const std::int64_t inside = place.layer.inner_size();
+      largest_inner = std::max(largest_inner, inside);
+      largest_scratch = std::max(largest_scratch, inside + place.layer.scratch_size());
       if (i + 1 == places_.size()) continue;
       place.output = std::exchange(behind, behind + inner);
       place.output_gradient = std::exchange(kept, kept + inner);
@@ -359,7 +373,8 @@ class Stage {
               .stash = stash,
               .boundary = boundary,
               .scratch = largest_scratch + between * inner + largest_block_,
-              .kept_gradients = kept};
+              .kept_gradients = kept,
+              .inner_gradient = largest_inner};
   }
 
   bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;

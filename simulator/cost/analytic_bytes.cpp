@@ -43,7 +43,9 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       if (shape.built.head_norm) stash += wide * shape.tokens * (shape.queries + shape.keys);
       if (shape.built.output_norm) stash += wide * elements;
       if (stores_scores) stash += (2 * wide + mask) * shape.scores;
-      kept = scratch = wide * elements + wide * shape.tokens * (shape.queries + 2 * shape.keys);
+      // The gradients of q, k and v are kept in their place.
+      kept = wide * elements;
+      scratch = kept + wide * shape.tokens * (shape.queries + 2 * shape.keys);
       scratch += gathered;
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
       break;
@@ -51,7 +53,9 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       // Output of the norm, input and output of the activation; mask of the output.
       stash = (wide + mask) * elements + wide * shape.mlp_rows * (shape.inner + shape.mlp);
       if (shape.built.output_norm) stash += wide * elements;
-      kept = scratch = wide * elements + wide * shape.mlp_rows * shape.inner;
+      // That of the activation's input is kept in its place.
+      kept = wide * elements;
+      scratch = kept + wide * shape.mlp_rows * shape.inner;
       scratch += gathered;
       if (shape.built.experts > 0) {
         // What chose the experts, the tokens' copies and what the experts made of them.

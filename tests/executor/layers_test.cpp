@@ -37,6 +37,7 @@ struct Bench {
     weights = random_numbers<double>(layer.weights_size(), 1, 0.4);
     input = random_numbers<double>(shape.boundary(), 2);
     stash.assign(static_cast<std::size_t>(layer.stash_size()), kNothing);
+    inner_gradient.assign(static_cast<std::size_t>(layer.inner_size()), kNothing);
     scratch.assign(static_cast<std::size_t>(layer.scratch_size()), kNothing);
     input_gradient.assign(input.size(), kNothing);
     gradients.assign(weights.size(), 0.0);
@@ -70,8 +71,9 @@ struct Bench {
   void backward() {
     const BackwardSpans<double> spans{.weights = weights,
                                       .input = input,
-                                      .stash = stash,
                                       .output_gradient = output_gradient,
+                                      .stash = stash,
+                                      .inner_gradient = inner_gradient,
                                       .scratch = scratch,
                                       .input_gradient = input_gradient,
                                       .gradients = gradients};
@@ -84,7 +86,7 @@ struct Bench {
   AnyLayer<K> layer;
   Sample<double> sample;
   std::vector<double> weights, input, stash, output;
-  std::vector<double> output_gradient, scratch, input_gradient, gradients;
+  std::vector<double> output_gradient, inner_gradient, scratch, input_gradient, gradients;
 };
 
 struct LayerCase {

@@ -57,7 +57,7 @@ TrainingStep<typename K::Wide> train(const ModelSpec& model, Recompute recompute
                           .scratch = scratch.out(),
                           .loss = loss});
   stage.backward(kernels, {.weights = weights.in(),
-                           .stash = stash.in(),
+                           .stash = stash.out(),
                            .scratch = scratch.out(),
                            .gradients = gradients.out()});
   kernels.sum_of_squares(gradients.in(), 1.0, squares);

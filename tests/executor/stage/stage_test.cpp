@@ -134,8 +134,8 @@ class Pipeline {
     BackwardSpans<T> spans{
         .weights = memory.weights,
         .input = input(s),
-        .stash = memory.stash,
         .output_gradient = last ? std::span<const T>() : memories_[s + 1].input_gradient,
+        .stash = memory.stash,
         .scratch = scratch,
         .input_gradient = s > 0 ? std::span<T>(memory.input_gradient) : std::span<T>(),
         .gradients = memory.gradients};
@@ -144,7 +144,11 @@ class Pipeline {
       return;
     }
     spans.gradients = {};
+    std::vector<T> inner = poison<T>(sizes.inner_gradient);
+    spans.inner_gradient = inner;
     stages_[s].backward_input(kernels_, spans);
+    spans.inner_gradient = {};
+    inner.clear();
     spans.gradients = memory.gradients;
     spans.weights = {};
     spans.input_gradient = {};
