@@ -51,6 +51,18 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
   rank(stays, stays_);
 }
 
+/// Each op of the bodies up to 0, the first with all instances on. What that adds it takes away
+/// again: the bodies after it are like it.
+template <class Visit>
+static void for_each_until_steady(const Program& program, const Visit& visit) {
+  for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
+    const std::int64_t first = -body * program.microbatches();
+    for (const Instruction& instruction : program.instructions()) {
+      if (instruction.op.microbatch >= first) visit(instruction.op);
+    }
+  }
+}
+
 Table<DeviceId, double> peak_held(const Program& program,
                                   const Table<ReplicaId, HeldActivation>& held) {
   const Placement& placement = program.placement();
@@ -59,29 +71,53 @@ Table<DeviceId, double> peak_held(const Program& program,
     sum[device] += what;
     peak[device] = std::max(peak[device], sum[device]);
   };
-  // Body 0 is the first with all instances on, and what it adds it takes away again: the bodies
-  // after it are like it.
-  for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
-    const std::int64_t first = -body * program.microbatches();
-    for (const Instruction& instruction : program.instructions()) {
-      const Op& op = instruction.op;
-      if (op.microbatch < first) continue;
-      const HeldActivation& of = held[op.replica];
-      const DeviceId device = placement.device[op.replica];
-      double& now = sum[device];
-      if (op.kind == OpKind::forward) take(device, of.all);
-      if (moves_stash(op.kind)) {
-        const DeviceId partner = placement.partner[device];
-        const bool leaves = op.kind == OpKind::evict;
-        take(leaves ? partner : device, of.all);
-        sum[leaves ? device : partner] -= of.all;
-      }
-      if (op.kind == OpKind::backward) now -= of.all;
-      if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
-      if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;
+  for_each_until_steady(program, [&](const Op& op) {
+    const HeldActivation& of = held[op.replica];
+    const DeviceId device = placement.device[op.replica];
+    double& now = sum[device];
+    if (op.kind == OpKind::forward) take(device, of.all);
+    if (moves_stash(op.kind)) {
+      const DeviceId partner = placement.partner[device];
+      const bool leaves = op.kind == OpKind::evict;
+      take(leaves ? partner : device, of.all);
+      sum[leaves ? device : partner] -= of.all;
     }
-  }
+    if (op.kind == OpKind::backward) now -= of.all;
+    if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
+    if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;
+  });
   return peak;
+}
+
+Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,
+                                    const Table<ReplicaId, Pieces>& pieces) {
+  const Placement& placement = program.placement();
+  const MicrobatchSequence sequence(program);
+  std::vector<bool> recomputes(placement.replicas(), false);
+  for (const Instruction& instruction : program.instructions()) {
+    if (instruction.op.kind == OpKind::recompute) recomputes[index(instruction.op.replica)] = true;
+  }
+  Table<DeviceId, Pieces> used(placement.devices), most(placement.devices);
+  const auto take = [&](const Op& op, std::int64_t stashes) {
+    const DeviceId device = placement.device[op.replica];
+    for (const auto& [size, count] : pieces[op.replica]) {
+      const std::int64_t now = used[device][size] += stashes * count;
+      most[device][size] = std::max(most[device][size], now);
+    }
+  };
+  for_each_until_steady(program, [&](const Op& op) {
+    if (sequence.evicts(op.replica, op.microbatch)) return;
+    if (op.kind == OpKind::forward && recomputes[index(op.replica)]) {
+      if (slots[op.replica].forwards_in_workspace) return;
+      take(op, 1);  // while it runs
+      take(op, -1);
+    } else if (op.kind == OpKind::forward || op.kind == OpKind::recompute) {
+      take(op, 1);
+    } else if (makes_weight_gradient(op.kind)) {
+      take(op, -op.span);
+    }
+  });
+  return most;
 }
 
 Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
@@ -104,6 +140,11 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
   const Placement& placement = program.placement();
   Table<DeviceId, MemoryByClass> memory(placement.devices);
   Table<DeviceId, Bytes> workspace(placement.devices, 0);
+  Table<ReplicaId, Pieces> stashes;
+  for (const StageBytes& of : bytes) {
+    stashes.push_back(of.stash_pieces.empty() ? Pieces{{of[SlotKind::stash], 1}} : of.stash_pieces);
+  }
+  const Table<DeviceId, Pieces> pools = stash_pools(program, slots, stashes);
   for (const ReplicaId replica : ids(slots)) {
     const DeviceId device = placement.device[replica];
     const auto held = [&](SlotKind kind) { return slots[replica][kind] * bytes[replica][kind]; };
@@ -112,7 +153,7 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.versions += held(SlotKind::weights) - bytes[replica][SlotKind::weights];
     of.gradients += held(SlotKind::gradients);
     of.optimizer += bytes[replica].optimizer;
-    of.activations += held(SlotKind::stash) + held(SlotKind::eviction_buffer);
+    of.activations += held(SlotKind::eviction_buffer);
     if (slots[replica][SlotKind::hosted_stash] > 0)
       memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);
     for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
@@ -121,7 +162,10 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     }
     workspace[device] = std::max(workspace[device], workspace_of(slots[replica], bytes[replica]));
   }
-  for (const DeviceId device : ids(memory)) memory[device].buffers += workspace[device];
+  for (const DeviceId device : ids(memory)) {
+    memory[device].buffers += workspace[device];
+    for (const auto& [size, count] : pools[device]) memory[device].activations += size * count;
+  }
   return memory;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -14,12 +15,13 @@
 namespace tandem {
 
 /// The things that a slot may hold for one stage. Slots form a ring: the q-th use takes slot
-/// q mod the count.
+/// q mod the count; but those of stashes, which their device takes and frees in the order of its
+/// ops, are any that are free.
 enum class SlotKind : std::uint8_t {
   weights,    // one version; slot of version v: v mod count
   gradients,  // sum over the microbatches of one update; first weight gradient … update
   stash,      // what forward (or recompute) leaves for the backward; … last gradient op of the
-              // microbatch
+              // microbatch. Stages of a device take its pieces from one pool
   input,  // activation received from another device; transfer … last gradient op of the microbatch
   output,  // activation made here; forward … last gradient op of the microbatch, here and of
            // consumers on this device
@@ -109,10 +111,20 @@ Table<DeviceId, double> peak_held(const Program& program,
 /// 32h / (34h + 5as).
 Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
 
+/// How many pieces of each size, in bytes or in elements.
+using Pieces = std::map<std::int64_t, std::int64_t>;
+
+/// The pools that the stages of a device take the pieces of their stashes from: as many of each
+/// size as are ever in use at once, by the order of the device's ops. `pieces`: of one stash of
+/// each replica. Evicted stashes are elsewhere.
+Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,
+                                    const Table<ReplicaId, Pieces>& pieces);
+
 /// Bytes of one slot of each kind, and of what is not in slots, for one stage.
 struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
-  Bytes optimizer = 0;  // state besides the weights, one copy whatever the versions
+  Pieces stash_pieces = {};  // of a stash, together as large as its slot; empty: it is one piece
+  Bytes optimizer = 0;       // state besides the weights, one copy whatever the versions
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
   // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;

@@ -41,8 +41,6 @@ class SlotCounter {
         space_(program),
         sequence_(program),
         m_(program.microbatches()),
-        evicts_(std::ranges::any_of(program.cost_keys(),
-                                    [](const CostKey& key) { return key.kind == OpKind::evict; })),
         counts_(placement_.replicas()),
         below_(placement_.replicas()),
         above_(placement_.replicas()) {
@@ -62,6 +60,7 @@ class SlotCounter {
     count_versions();
     for (const ReplicaId replica : forwards_in_workspace(program_))
       counts_[replica].forwards_in_workspace = true;
+    count_stashes();
     const std::int64_t ramp = program_.ramp();
     std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
     State state = start();
@@ -183,8 +182,8 @@ class SlotCounter {
     for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[replica][kind];
-        const bool counted =
-            kind != index(SlotKind::weights) && kind != index(SlotKind::eviction_buffer);
+        const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::stash) &&
+                             kind != index(SlotKind::eviction_buffer);
         const bool used = counted && counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
@@ -205,7 +204,6 @@ class SlotCounter {
     place_.assign(program_.size(), 0);
     first_gradient_.assign(program_.size(), false);
     updates_.resize(placement_.replicas());
-    recomputes_.assign(placement_.replicas(), false);
     for (const InstructionId id : program_.order()) {
       const Instruction& instruction = program_[id];
       const Op& op = instruction.op;
@@ -215,7 +213,6 @@ class SlotCounter {
       for (const LaneId each : program_.lanes(instruction)) ++lane_length_[index(each)];
       const Turn last = turn(0, op.microbatch);
       const Release here{lane, true, static_cast<std::int32_t>(last.batch), place_[index(id)]};
-      if (op.kind == OpKind::recompute) recomputes_[index(op.replica)] = true;
       if (op.kind == OpKind::update) updates_[op.replica].push_back({last.residue, here});
       if (op.kind == OpKind::validate && !updates_[op.replica].empty())
         updates_[op.replica].back().release = here;  // may need the gradients once more
@@ -251,6 +248,16 @@ class SlotCounter {
       std::int32_t& count = counts_[instruction.op.replica][SlotKind::weights];
       if (reads_weights(instruction.op.kind)) count = std::max(count, 1 + instruction.op.staleness);
       if (instruction.op.kind == OpKind::validate) count = std::max(count, 2);
+    }
+  }
+
+  /// As many as are held at once: all uses are on the compute lane of the stage's device.
+  void count_stashes() {
+    Table<ReplicaId, Pieces> own;
+    for (const ReplicaId replica : ids(counts_)) own.push_back({{index(replica), 1}});
+    for (const Pieces& pool : stash_pools(program_, counts_, own)) {
+      for (const auto& [replica, count] : pool)
+        counts_[ReplicaId(replica)][SlotKind::stash] = static_cast<std::int32_t>(count);
     }
   }
 
@@ -295,23 +302,15 @@ class SlotCounter {
     const auto use = [&](SlotKind kind, ReplicaId of) {
       take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
     };
-    const auto use_apart = [&](SlotKind kind) {
-      take_apart(kind, replica, now, device_of(id), state.known.oldest[replica][index(kind)]);
-    };
     if (op.kind == OpKind::forward) {
-      if (evicts_ && sequence_.evicts(replica, now.residue)) {
-        // By its meaning; verify() asks whether it may be.
-        counts_[replica][SlotKind::eviction_buffer] = 1;
-      } else if (!recomputes_[index(replica)]) {
-        evicts_ ? use_apart(SlotKind::stash) : use(SlotKind::stash, replica);
-      }
+      // By its meaning; verify() asks whether it may be.
+      if (sequence_.evicts(replica, now.residue)) counts_[replica][SlotKind::eviction_buffer] = 1;
       // Until its microbatch's backward, not its transfer's end: the count is the same, and the
       // gradient's coming back proves the end without an event.
       if (!below_[replica].empty()) use(SlotKind::output, replica);
-    } else if (op.kind == OpKind::recompute) {
-      use(SlotKind::stash, replica);
     } else if (op.kind == OpKind::evict) {
-      use_apart(SlotKind::hosted_stash);
+      take_hosted(replica, now, device_of(id),
+                  state.known.oldest[replica][index(SlotKind::hosted_stash)]);
     } else if (op.kind == OpKind::send_activation) {
       use(SlotKind::input, receiver(id, below_[replica], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
@@ -367,20 +366,16 @@ class SlotCounter {
     require(kind, replica, sequence_(replica, number(now)) - sequence_(replica, number(oldest)));
   }
 
-  /// The same where some stashes are evicted: those have slots of hosted stashes, and the others
-  /// the rest.
-  void take_apart(SlotKind kind, ReplicaId replica, const Turn& now, DeviceId device,
-                  Turn& oldest) {
-    const bool hosted = kind == SlotKind::hosted_stash;
+  /// The same of the stashes that are evicted.
+  void take_hosted(ReplicaId replica, const Turn& now, DeviceId device, Turn& oldest) {
     const auto free = [&] {
       const std::size_t cell = at(replica, oldest.residue);
-      if (!forward_[cell].exists || sequence_.evicts(replica, oldest.residue) != hosted)
-        return true;
+      if (!forward_[cell].exists || !sequence_.evicts(replica, oldest.residue)) return true;
       // The gradient that follows shows that the load has ended: it may hold no lane.
-      return ended(device, (hosted ? input_gradient_ : weight_gradient_)[cell], oldest.batch);
+      return ended(device, input_gradient_[cell], oldest.batch);
     };
     while (oldest < now && free()) oldest.advance(m_);
-    require(kind, replica,
+    require(SlotKind::hosted_stash, replica,
             sequence_.among_alike(replica, number(now)) -
                 sequence_.among_alike(replica, number(oldest)));
   }
@@ -411,12 +406,11 @@ class SlotCounter {
   KnowledgeSpace space_;
   const MicrobatchSequence sequence_;
   const std::int32_t m_;
-  const bool evicts_;
   SlotCounts counts_;
   Table<ReplicaId, std::vector<ReplicaId>> below_, above_;
   std::vector<Release> forward_, input_gradient_, weight_gradient_;
   std::vector<Position> lane_length_, place_;
-  std::vector<bool> first_gradient_, recomputes_;
+  std::vector<bool> first_gradient_;
   Table<ReplicaId, std::vector<Update>> updates_;
   std::vector<std::size_t> lane_row_, row_;
   std::size_t body_size_ = 0;    // of the rows of all that is awaited

@@ -2,6 +2,7 @@
 // Bytes of a stage's slots from those of its layers.
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/base/check.h"
@@ -20,10 +21,16 @@ struct LayerBytes {
 };
 
 /// What the layers of a range stash, and the boundaries between them.
-inline Bytes stash_of(const std::vector<LayerBytes>& layers, LayerRange range, Bytes boundary) {
-  Bytes bytes = (range.size() - 1) * boundary;
+inline Pieces stash_of(const std::vector<LayerBytes>& layers, LayerRange range, Bytes boundary) {
+  Pieces pieces;
+  if (range.size() > 1) pieces[boundary] = range.size() - 1;
   for (std::int32_t layer = range.first; layer < range.last; ++layer)
-    bytes += layers[static_cast<std::size_t>(layer)].stash;
+    ++pieces[layers[static_cast<std::size_t>(layer)].stash];
+  return pieces;
+}
+inline Bytes total_of(const Pieces& pieces) {
+  Bytes bytes = 0;
+  for (const auto& [size, count] : pieces) bytes += size * count;
   return bytes;
 }
 
@@ -39,7 +46,8 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   const auto count = static_cast<std::int32_t>(layers.size());
   const Bytes inner = count - 1;
   StageBytes bytes;
-  Bytes stash = (stashes_input ? boundary : 0) + stash_of(layers, {0, count}, boundary);
+  Pieces stash = stash_of(layers, {0, count}, boundary);
+  if (stashes_input) ++stash[boundary];
   Bytes kept = inner * boundary, scratch = 0, again = 0;
   for (const LayerBytes& layer : layers) {
     bytes[SlotKind::weights] += layer.weights;
@@ -49,13 +57,15 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
     scratch = std::max(scratch, layer.scratch);
   }
   for (const LayerRange range : recomputed) {
-    const Bytes of_range = stash_of(layers, range, boundary);
-    stash -= of_range;
-    kept += of_range;
-    again = std::max(again, of_range);
+    const Pieces of_range = stash_of(layers, range, boundary);
+    for (const auto& [size, pieces] : of_range) stash[size] -= pieces;
+    kept += total_of(of_range);
+    again = std::max(again, total_of(of_range));
   }
+  const Bytes stashed = total_of(stash);
+  bytes.stash_pieces = std::move(stash);
   for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
-    bytes[kind] = stash;
+    bytes[kind] = stashed;
   }
   for (const SlotKind kind :
        {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
@@ -64,7 +74,7 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   bytes[SlotKind::kept_gradients] = kept;
   // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
   bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary + again;
-  bytes.forward_workspace = stash;
+  bytes.forward_workspace = stashed;
   return bytes;
 }
 

@@ -19,9 +19,10 @@ class Slots : public Checker {
     for (const ReplicaId replica : facts_.replicas()) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto slot = static_cast<SlotKind>(kind);
-        if (slot != SlotKind::weights) check_ring(replica, slot, uses(replica, slot));
+        if (slot != SlotKind::weights && slot != SlotKind::stash)
+          check_ring(replica, slot, uses(replica, slot));
       }
-      if (!slots_[replica].forwards_in_workspace) check_borrowing(replica);
+      check_stashes(replica);
     }
   }
 
@@ -36,7 +37,6 @@ class Slots : public Checker {
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
       if (facts_.replica_of(stage, r) != replica) continue;
       const bool evicted = exists(facts_.find(Work::evict, stage, r));
-      if (kind == SlotKind::stash && evicted) continue;
       if (kind == SlotKind::hosted_stash && !evicted) continue;
       all.push_back(use_of(kind, stage, r));
       std::erase(all.back().takers, kNoInstruction);
@@ -48,12 +48,9 @@ class Slots : public Checker {
   /// Of a ring with a use for each microbatch.
   Use use_of(SlotKind kind, StageId stage, std::int32_t r) const {
     const InstructionId forward = facts_.find(Work::forward, stage, r);
-    const InstructionId again = facts_.find(Work::recompute, stage, r);
     const InstructionId input_gradient = facts_.find(Work::input_gradient, stage, r);
     const InstructionId last = facts_.last_gradient(stage, r);
     switch (kind) {
-      case SlotKind::stash:
-        return {r, {exists(again) ? again : forward}, {last}};
       case SlotKind::input:
         return {r, received(stage, r, &Link::activation), {last}};
       case SlotKind::output_gradient:
@@ -74,6 +71,7 @@ class Slots : public Checker {
         return use.users.empty() ? Use{r, {}, {}} : use;
       }
       case SlotKind::weights:
+      case SlotKind::stash:
       case SlotKind::gradients:
       case SlotKind::eviction_buffer:
         break;
@@ -185,30 +183,41 @@ class Slots : public Checker {
     }
   }
 
-  /// A forward that its stage computes again borrows a stash slot: none may be held meanwhile. All
-  /// of these ops are on one lane, whose bodies are alike but at a run's ends, where less is held.
-  void check_borrowing(ReplicaId replica) {
+  /// No more stashes than slots are ever held. All ops that take or free one are on one lane, whose
+  /// bodies are alike but at a run's ends, where less is held. A forward that its stage computes
+  /// again borrows a slot while no other is held, unless it has the workspace.
+  void check_stashes(ReplicaId replica) {
     const StageId stage = facts_.stage(replica);
-    std::multiset<InstructionId> frees;
+    std::multiset<InstructionId> takes, frees, borrow;
     std::int64_t held = 0;  // as a body begins
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      const InstructionId made = facts_.find(Work::recompute, stage, r);
+      if (facts_.replica_of(stage, r) != replica || exists(facts_.find(Work::evict, stage, r)))
+        continue;
+      const InstructionId again = facts_.find(Work::recompute, stage, r);
+      const InstructionId forward = facts_.find(Work::forward, stage, r);
+      const InstructionId made = exists(again) ? again : forward;
+      if (exists(again) && !slots_[replica].forwards_in_workspace) borrow.insert(forward);
       const InstructionId freed = facts_.last_gradient(stage, r);
-      if (facts_.replica_of(stage, r) != replica || !exists(made) || !exists(freed)) continue;
+      if (!exists(made) || !exists(freed)) continue;
+      takes.insert(made);
       frees.insert(freed);
       held += batch_of(program_, made) - batch_of(program_, freed);
     }
-    if (frees.empty()) return;
+    const std::int64_t slots = slots_[replica][SlotKind::stash];
     for (const InstructionId id : program_.order()) {
-      const Op& op = program_[id].op;
-      if (op.replica != replica) continue;
-      if (op.kind == OpKind::forward && held > 0) {
+      const bool borrows = borrow.contains(id);
+      if (borrows && held > 0) {
         return report_.add(ViolationKind::slot_overwritten, id,
                            "{}: {} borrows a stash slot while a microbatch that was computed again "
                            "needs one",
                            at_replica(program_, replica), at_instruction(program_, id));
       }
-      if (op.kind == OpKind::recompute) held += op.span;
+      held += static_cast<std::int64_t>(takes.count(id));
+      if (held + (borrows ? 1 : 0) > slots) {
+        return report_.add(ViolationKind::slot_overwritten, id,
+                           "{}: {} stash slots, but {} needs one more",
+                           at_replica(program_, replica), slots, at_instruction(program_, id));
+      }
       held -= static_cast<std::int64_t>(frees.count(id));
     }
   }

@@ -572,6 +572,7 @@ class Requirements {
       }
     }
     const std::int64_t count = slots_[replica][kind];
+    if (kind == SlotKind::stash) return check_pool(replica, uses, count);
     for (std::int64_t q = 0; q < std::ssize(uses); ++q) {
       const Use& use = uses[static_cast<std::size_t>(q)];
       if (count < 1 && !use.acquires.empty()) fault("slot: {} {}", index(replica), name(kind));
@@ -584,6 +585,20 @@ class Requirements {
           }
         }
       }
+    }
+  }
+
+  /// Of uses of any free slot of so many: those that may not have ended as one begins.
+  void check_pool(ReplicaId replica, const std::vector<Use>& uses, std::int64_t count) {
+    for (const Use& use : uses) {
+      std::int64_t held = 0;
+      for (const Use& other : uses) {
+        const std::size_t then = use.acquires[0], first = other.acquires[0],
+                          last = other.releases[0];
+        const bool begun = first == then || run_.before(first, then);
+        held += begun && (last == kNone || !run_.before(last, then)) ? 1 : 0;
+      }
+      if (held > count) fault("slot: {} {}", index(replica), name(SlotKind::stash));
     }
   }
 

@@ -114,11 +114,10 @@ TEST(Curves, OfStashesReachTheirSlots) {
     const Table<ReplicaId, Bytes> stash(program.placement().replicas(), 100);
     const Curves curves = curves_of(program, long_run(program), stash);
     const SlotCounts slots = count_slots(program);
-    Table<DeviceId, Bytes> allocated(4, 0);
-    for (const ReplicaId replica : ids(slots))
-      allocated[program.placement().device[replica]] += 100 * slots[replica][SlotKind::stash];
-    for (const DeviceId device : ids(allocated)) {
-      EXPECT_EQ(peak_of(curves.activation_bytes[device]), allocated[device])
+    const Table<DeviceId, Pieces> pools =
+        stash_pools(program, slots, Table<ReplicaId, Pieces>(stash.size(), {{100, 1}}));
+    for (const DeviceId device : ids(pools)) {
+      EXPECT_EQ(peak_of(curves.activation_bytes[device]), 100 * pools[device].at(100))
           << schedule << " " << index(device);
     }
   }
