@@ -81,14 +81,16 @@ struct ForwardSpans {
   std::span<const T> weights = {}, input = {};
   SampleSpans<W> sample = {};  // read where a stage is first or last
   std::span<T> stash = {}, output = {};
-  std::span<T> scratch = {};  // with selective recomputation
-  double* loss = nullptr;     // written where a stage is last
+  std::span<const std::span<T>> pieces = {};  // of a stage's stash, in its place
+  std::span<T> scratch = {};                  // with selective recomputation
+  double* loss = nullptr;                     // written where a stage is last
 };
 
 template <class T, class W = T>
 struct BackwardSpans {
   std::span<const T> weights = {}, input = {}, output_gradient = {};
   std::span<T> stash = {};  // a layer reads it; a stage whose backward is split writes it, too
+  std::span<const std::span<T>> pieces = {};  // of a stage's stash, in its place
   std::span<T> inner_gradient = {}, scratch = {}, input_gradient = {};
   std::span<W> gradients = {};
 };

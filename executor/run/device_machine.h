@@ -210,7 +210,7 @@ class DeviceMachine {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = stages_.state_of(op.replica);
     const bool leaves = op.kind == OpKind::evict;
-    const auto home = stages_.stash_of(s, instance.microbatch);
+    const auto home = stages_.stash_of(s, instance.microbatch).evicted();
     const auto hosted_stash = stages_.hosted_stash_of(s, instance.microbatch);
     const auto from = leaves ? home : hosted_stash, into = leaves ? hosted_stash : home;
     backend_.enqueue(stream, [this, instance, from, into, &stream] {

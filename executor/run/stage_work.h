@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "executor/run/run_state.h"
+#include "executor/run/stash_use.h"
 #include "executor/stage/optimizer.h"
 
 namespace tandem {
@@ -33,15 +34,11 @@ class StageWork {
 
   State& state_of(ReplicaId replica) const { return *run_.replicas[pipeline_][replica]; }
 
-  using StashUse = typename SlotRing<B>::Use;
-  /// Where its stage works on a microbatch's stash.
-  StashUse stash_of(State& s, std::int64_t microbatch) const {
-    // Those that are evicted have one slot in turn, so that any number tells them apart.
-    if (run_.sequence.evicts(s.id, microbatch)) return {s.eviction_buffer, microbatch};
-    return {s.stash, run_.sequence.among_alike(s.id, microbatch)};
+  StashUse<B> stash_of(State& s, std::int64_t microbatch) const {
+    return {s, microbatch, run_.sequence.evicts(s.id, microbatch)};
   }
   /// Where it is with the partner.
-  StashUse hosted_stash_of(State& s, std::int64_t microbatch) const {
+  typename SlotRing<B>::Use hosted_stash_of(State& s, std::int64_t microbatch) const {
     return {s.hosted_stash, run_.sequence.among_alike(s.id, microbatch)};
   }
 
@@ -50,7 +47,7 @@ class StageWork {
     const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k),
                        version = *run_.versions(instance);
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
-    if (!s.forwards_in_scratch) spans.stash = stash_of(s, k).acquire();
+    if (!s.forwards_in_scratch) stash_of(s, k).acquire(spans);
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
     auto kernels = backend_.kernels(stream);
     Loss loss = s.stage.is_last() ? backend_.template results<double>(1) : nullptr;
@@ -71,11 +68,12 @@ class StageWork {
     State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     auto kernels = backend_.kernels(stream);
-    s.stage.recompute(kernels, {.weights = s.weights.held(version),
-                                .input = input_of(s, k),
-                                .sample = sample_of(s, k, stream),
-                                .stash = stash_of(s, k).acquire(),
-                                .scratch = scratch_for(s)});
+    ForwardSpans<T, W> spans{.weights = s.weights.held(version),
+                             .input = input_of(s, k),
+                             .sample = sample_of(s, k, stream),
+                             .scratch = scratch_for(s)};
+    stash_of(s, k).acquire(spans);
+    s.stage.recompute(kernels, spans);
     note_version(instance, version);
   }
 
@@ -162,8 +160,8 @@ class StageWork {
     const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k);
     const bool drops = s.recomputes && !s.forwards_in_scratch;
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
-    if (!s.forwards_in_scratch)
-      spans.stash = drops ? stash_of(s, k).acquire() : stash_of(s, k).held();
+    if (drops) stash_of(s, k).acquire(spans);
+    if (!drops && !s.forwards_in_scratch) stash_of(s, k).read(spans);
     if (s.below(k) != nullptr) spans.output = s.output.held(q);
     for (auto& [microbatch, open] : s.open_losses) {
       if (microbatch == k) spans.loss = open.get();
@@ -269,8 +267,8 @@ class StageWork {
   }
 
   /// What a neighbour left in a ring of its own, or sent to one of this stage; empty: it has none.
-  std::span<const T> handed_over(State* from, typename State::Ring State::* left, State& s,
-                                 typename State::Ring State::* sent, std::int64_t microbatch,
+  std::span<const T> handed_over(State* from, typename State::Ring State::*left, State& s,
+                                 typename State::Ring State::*sent, std::int64_t microbatch,
                                  std::string_view what) {
     if (from == nullptr) return {};
     if (from->shares_device_with(s)) return (from->*left).held(run_.sequence(from->id, microbatch));
@@ -284,9 +282,10 @@ class StageWork {
 
   /// What both halves of a backward read.
   BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
-    return {.input = input_of(s, microbatch),
-            .output_gradient = output_gradient_of(s, microbatch),
-            .stash = stash_of(s, microbatch).held()};
+    BackwardSpans<T, W> spans{.input = input_of(s, microbatch),
+                              .output_gradient = output_gradient_of(s, microbatch)};
+    stash_of(s, microbatch).read(spans);
+    return spans;
   }
 
   /// What making the gradient of the input reads, and where that goes.

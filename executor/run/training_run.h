@@ -102,6 +102,7 @@ class TrainingRun {
     run_.transport = transport;
     if constexpr (State::kHasMaster) check_master(program);
     set_up_run_state();
+    stash_pools_ = stash_pools<B>(program, setup);
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       run_.replicas[pipeline].resize(program.placement().replicas());
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
@@ -144,6 +145,7 @@ class TrainingRun {
     Wakeup wakeup;
     std::unique_ptr<B> backend;
     MemoryMeter meter;
+    StashPool<B> stashes;
     std::vector<std::unique_ptr<State>> replicas;
     std::unique_ptr<DeviceMachine<B>> machine;
   };
@@ -156,6 +158,9 @@ class TrainingRun {
     here.backend = make_backend_(run_.device_of(pipeline, device), here.wakeup, stop_.get_token());
     const Placement& placement = program_.placement();
     const ReplicaId last = placement.replicas_of(id_at<StageId>(placement.stages() - 1)).front();
+    here.stashes = {stash_pools_[device], here.meter, [&here](std::int64_t elements) {
+                      return here.backend->template allocate<typename B::Scalar>(elements);
+                    }};
     std::int64_t scratch = 0;
     for (const ReplicaId replica : placement.replicas_on(device)) {
       const StagePlace place{
@@ -168,7 +173,7 @@ class TrainingRun {
                                         covered_[last] * run_.width),
           .gradient_factor = static_cast<double>(covered_[last]) / covered_[replica]};
       here.replicas.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[replica],
-                                                      *here.backend, here.meter));
+                                                      *here.backend, here.meter, here.stashes));
       run_.replicas[pipeline][replica] = here.replicas.back().get();
       scratch = std::max(scratch, here.replicas.back()->scratch_size());
     }
@@ -430,6 +435,7 @@ class TrainingRun {
   Table<StageId, std::size_t> first_tensors_;
   RunState<B> run_;
   StepLog log_;
+  Table<DeviceId, Pieces> stash_pools_;           // of a pipeline, in elements
   std::vector<std::unique_ptr<Device>> devices_;  // of all pipelines, one after another
   std::optional<LinkEmulator> link_emulator_;     // after the devices that it wakes: it ends first
   TrainingReport<W> report_;

@@ -21,12 +21,19 @@ namespace tandem {
 struct StageSizes {
   std::int64_t parameters = 0;  // weights, and gradients
   std::int64_t stash = 0;
-  std::int64_t boundary = 0;  // input, output and their gradients
-  std::int64_t scratch = 0;   // of backward(), and of forward() where something is made again;
-                              // free again when they return
+  std::vector<std::int64_t> stash_pieces = {};  // that it may be handed in
+  std::int64_t boundary = 0;                    // input, output and their gradients
+  std::int64_t scratch = 0;  // of backward(), and of forward() where something is made again;
+                             // free again when they return
   std::int64_t kept_gradients =
       0;  // of backward_input(): kept until backward_weight() of the same microbatch
   std::int64_t inner_gradient = 0;  // the same, but free again when it returns; scratch is as large
+
+  Pieces pieces_of_stash() const {
+    Pieces pieces;
+    for (const std::int64_t size : stash_pieces) ++pieces[size];
+    return pieces;
+  }
 };
 
 /// Half-open range of elements in a stage's parameters.
@@ -112,14 +119,16 @@ class Stage {
   /// mean loss.
   void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
     check(spans);
-    if (reads_numbers_) kernels.store(spans.sample.inputs, part(spans.stash, 0, sizes_.boundary));
+    if (reads_numbers_) {
+      kernels.store(spans.sample.inputs, numbers_of({spans.stash, spans.pieces, std::span<T>()}));
+    }
     for (std::size_t i = 0; i < places_.size(); ++i) {
       const Place& place = places_[i];
-      const Stashes<T> stashes{spans.stash, passing_block(i, spans.scratch)};
+      const Stashes stashes{spans.stash, spans.pieces, passing_block(i, spans.scratch)};
       place.layer.forward(
           kernels,
           {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
-           .input = input_of(i, spans.input, {stashes.stage, stashes.block}),
+           .input = input_of(i, spans.input, stashes),
            .sample = spans.sample,
            .stash = stash_of(i, stashes),
            .output = i + 1 < places_.size() ? output_of(i, stashes) : spans.output,
@@ -204,11 +213,17 @@ class Stage {
   }
 
  private:
+  /// A part of the stash, or of its block's: where it begins, and which piece it is.
+  struct StashPlace {
+    std::int64_t first = 0;
+    std::size_t piece = 0;
+  };
   /// A layer and where its parts begin in the stage's spans.
   struct Place {
     AnyLayer<K> layer;
-    std::int64_t weights = 0, stash = 0, output = 0;  // output: but for the last layer's
-    std::int64_t scratch = 0, output_gradient = 0;    // in the kept gradients; likewise
+    std::int64_t weights = 0;
+    StashPlace stash = {}, output = {};             // output: but for the last layer's
+    std::int64_t scratch = 0, output_gradient = 0;  // in the kept gradients; likewise
     std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
   };
   /// Layers that are made again together, from the input of the first. Their stashes lie in
@@ -217,10 +232,16 @@ class Stage {
     std::size_t first = 0, last = 0;
     std::int64_t size = 0, kept = 0;  // of their stashes; where these begin in the kept gradients
   };
-  /// The memory of stashes: of a microbatch, and of the block at hand.
-  template <class U>
+  /// The memory of stashes: of a microbatch, whole or in pieces, and of the block at hand.
   struct Stashes {
-    std::span<U> stage, block;
+    std::span<T> whole;
+    std::span<const std::span<T>> pieces;
+    std::span<T> block;
+
+    std::span<T> part_of_stage(const StashPlace& place, std::int64_t size) const {
+      if (pieces.empty()) return part(whole, place.first, size);
+      return size > 0 ? part(pieces[place.piece], 0, size) : std::span<T>();
+    }
   };
 
   template <class U>
@@ -232,20 +253,25 @@ class Stage {
 
   void check(const ForwardSpans<T, W>& spans) const {
     check_size(spans.weights, sizes_.parameters);
-    check_size(spans.stash, sizes_.stash);
+    check_stash(spans.stash, spans.pieces);
     if (!first_) check_size(spans.input, sizes_.boundary);
     if (drops_ || !blocks_.empty()) check_size(spans.scratch, sizes_.scratch);
     TANDEM_CHECK(!spans.sample.empty() || (!first_ && !last_), first_, last_);
   }
   void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const {
-    check_size(spans.stash, sizes_.stash);
+    check_stash(spans.stash, spans.pieces);
     check_size(spans.scratch, scratch);
     if (!first_) check_size(spans.input, sizes_.boundary);
     if (!last_) check_size(spans.output_gradient, sizes_.boundary);
   }
-  /// The part of `layer` of the stage's spans, but for its inner gradient. In scratch its own begins
-  /// at `scratch`, the gradient after layer i at `gradient_after(i)`; `block`: the stashes of its
-  /// block.
+  void check_stash(std::span<const T> whole, std::span<const std::span<T>> pieces) const {
+    if (pieces.empty()) return check_size(whole, sizes_.stash);
+    TANDEM_CHECK(pieces.size() == sizes_.stash_pieces.size(), pieces.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) check_size(pieces[i], sizes_.stash_pieces[i]);
+  }
+  /// The part of `layer` of the stage's spans, but for its inner gradient. In scratch its own
+  /// begins at `scratch`, the gradient after layer i at `gradient_after(i)`; `block`: the stashes
+  /// of its block.
   BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans,
                                std::int64_t scratch, const auto& gradient_after,
                                std::span<T> block) const {
@@ -257,8 +283,8 @@ class Stage {
     BackwardSpans<T, W> own;
     if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
     if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
-    const Stashes<T> stashes{spans.stash, block};
-    own.input = input_of(layer, spans.input, {stashes.stage, stashes.block});
+    const Stashes stashes{spans.stash, spans.pieces, block};
+    own.input = input_of(layer, spans.input, stashes);
     own.stash = stash_of(layer, stashes);
     own.output_gradient = layer + 1 < places_.size() ? between(layer) : spans.output_gradient;
     own.scratch = part(spans.scratch, scratch, place.layer.scratch_size());
@@ -295,22 +321,27 @@ class Stage {
     const auto& block = places_[layer].block;
     return block && layer + 1 == blocks_[*block].last;
   }
-  template <class U>
-  std::span<U> stash_of(std::size_t layer, const Stashes<U>& stashes) const {
+  std::span<T> stash_of(std::size_t layer, const Stashes& stashes) const {
     const Place& place = places_[layer];
-    return part(place.block ? stashes.block : stashes.stage, place.stash, place.layer.stash_size());
+    const std::int64_t size = place.layer.stash_size();
+    return place.block ? part(stashes.block, place.stash.first, size)
+                       : stashes.part_of_stage(place.stash, size);
   }
   /// REQUIRES: not the last layer.
-  template <class U>
-  std::span<U> output_of(std::size_t layer, const Stashes<U>& stashes) const {
+  std::span<T> output_of(std::size_t layer, const Stashes& stashes) const {
     const Place& place = places_[layer];
     const bool in_block = place.block && !ends_block(layer);
-    return part(in_block ? stashes.block : stashes.stage, place.output, sizes_.boundary);
+    return in_block ? part(stashes.block, place.output.first, sizes_.boundary)
+                    : stashes.part_of_stage(place.output, sizes_.boundary);
   }
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,
-                              const Stashes<const T>& stashes) const {
+                              const Stashes& stashes) const {
     if (layer > 0) return output_of(layer - 1, stashes);
-    return reads_numbers_ ? part(stashes.stage, 0, sizes_.boundary) : input;
+    return reads_numbers_ ? numbers_of(stashes) : input;
+  }
+  /// That the data gave.
+  std::span<T> numbers_of(const Stashes& stashes) const {
+    return stashes.part_of_stage({}, sizes_.boundary);
   }
   /// Of the block that a layer is in; empty: in none.
   std::span<T> passing_block(std::size_t layer, std::span<T> scratch) const {
@@ -325,12 +356,12 @@ class Stage {
 
   void make_again(K& kernels, const BackwardSpans<T, W>& spans, const Block& block,
                   std::span<T> stashes, const AfterLayer& after) const {
-    const Stashes<T> parts{{}, stashes};
+    const Stashes parts{spans.stash, spans.pieces, stashes};
     for (std::size_t i = block.first; i < block.last; ++i) {
       const Place& place = places_[i];
       place.layer.forward(
           kernels, {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
-                    .input = input_of(i, spans.input, {spans.stash, stashes}),
+                    .input = input_of(i, spans.input, parts),
                     .stash = stash_of(i, parts),
                     .output = ends_block(i) ? std::span<T>() : output_of(i, parts)});
       if (after) after(i);
@@ -349,19 +380,22 @@ class Stage {
   void lay_out(std::int64_t boundary) {
     std::int64_t weights = 0, kept = 0, largest_scratch = 0, largest_inner = 0;
     const std::int64_t inner = room<T, W>(boundary);
-    std::int64_t stash = reads_numbers_ ? inner : 0;
+    if (reads_numbers_) add_to_stash(inner);
     for (std::size_t i = 0; i < places_.size(); ++i) {
       Place& place = places_[i];
-      std::int64_t& in_block = place.block ? blocks_[*place.block].size : stash;
-      std::int64_t& behind = ends_block(i) ? stash : in_block;
       place.weights = std::exchange(weights, weights + place.layer.weights_size());
-      place.stash = std::exchange(in_block, in_block + place.layer.stash_size());
+      const auto add = [&](std::int64_t size, bool in_block) {
+        if (!in_block) return add_to_stash(size);
+        std::int64_t& block = blocks_[*place.block].size;
+        return StashPlace{.first = std::exchange(block, block + size)};
+      };
+      place.stash = add(place.layer.stash_size(), place.block.has_value());
       place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
       const std::int64_t inside = place.layer.inner_size();
       largest_inner = std::max(largest_inner, inside);
       largest_scratch = std::max(largest_scratch, inside + place.layer.scratch_size());
       if (i + 1 == places_.size()) continue;
-      place.output = std::exchange(behind, behind + inner);
+      place.output = add(inner, place.block && !ends_block(i));
       place.output_gradient = std::exchange(kept, kept + inner);
     }
     for (Block& block : blocks_) {
@@ -369,12 +403,17 @@ class Stage {
       largest_block_ = std::max(largest_block_, block.size);
     }
     const auto between = std::min<std::int64_t>(2, static_cast<std::int64_t>(places_.size()) - 1);
-    sizes_ = {.parameters = weights,
-              .stash = stash,
-              .boundary = boundary,
-              .scratch = largest_scratch + between * inner + largest_block_,
-              .kept_gradients = kept,
-              .inner_gradient = largest_inner};
+    sizes_.parameters = weights;
+    sizes_.boundary = boundary;
+    sizes_.scratch = largest_scratch + between * inner + largest_block_;
+    sizes_.kept_gradients = kept;
+    sizes_.inner_gradient = largest_inner;
+  }
+  StashPlace add_to_stash(std::int64_t size) {
+    const StashPlace place{sizes_.stash, sizes_.stash_pieces.size()};
+    if (size > 0) sizes_.stash_pieces.push_back(size);
+    sizes_.stash += size;
+    return place;
   }
 
   bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;

@@ -22,6 +22,7 @@
 #include "executor/stage/optimizer.h"
 #include "executor/stage/slot_ring.h"
 #include "executor/stage/stage.h"
+#include "executor/stage/stash_pool.h"
 
 namespace tandem {
 
@@ -70,15 +71,17 @@ class StageState {
   /// Versions of the weights are rounded: one further copy is what is trained.
   static constexpr bool kHasMaster = !std::same_as<T, W>;
 
-  /// Lays out all its memory.
+  /// Lays out all its memory, but for the stashes that it takes from its device's.
   StageState(const StageSetup& setup, const StagePlace& where, const StageSlots& slots, B& backend,
-             MemoryMeter& meter)
+             MemoryMeter& meter, StashPool<B>& of_device)
       : place(where),
         id(where.id),
         stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale, setup.recompute),
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
+        stashes(of_device),
+        most_stashes(slots[SlotKind::stash]),
         forwards_in_scratch(setup.recompute == Recompute::stage && slots.forwards_in_workspace) {
     const auto allocate = [&](std::int64_t elements) {
       return backend.template allocate<T>(elements);
@@ -94,7 +97,6 @@ class StageState {
                  sizes.parameters,
                  meter,
                  [&](std::int64_t elements) { return backend.template allocate<W>(elements); }};
-    stash = ring(SlotKind::stash, sizes.stash);
     eviction_buffer = ring(SlotKind::eviction_buffer, sizes.stash);
     input = ring(SlotKind::input, sizes.boundary);
     output = ring(SlotKind::output, sizes.boundary);
@@ -209,9 +211,11 @@ class StageState {
   const OptimizerConfig optimizer;
   const Data* data;
   const std::int32_t versions;
+  StashPool<B>& stashes;
+  const std::int32_t most_stashes;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
-  Ring weights, stash, input, output, output_gradient, input_gradient, kept_gradients;
+  Ring weights, input, output, output_gradient, input_gradient, kept_gradients;
   Ring eviction_buffer, hosted_stash;     // of stashes that are evicted
   typename B::template Buffer<W> state;   // of the optimizer
   typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
