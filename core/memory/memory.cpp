@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/memory/held_changes.h"
 
 namespace tandem {
 
@@ -53,34 +54,11 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
 
 Table<DeviceId, double> peak_held(const Program& program,
                                   const Table<ReplicaId, HeldActivation>& held) {
-  const Placement& placement = program.placement();
-  Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
-  const auto take = [&](DeviceId device, double what) {
-    sum[device] += what;
+  Table<DeviceId, double> sum(program.placement().devices, 0.0), peak = sum;
+  each_held_change(program, [&](DeviceId device, ReplicaId replica, const HeldCounts& change) {
+    sum[device] += held_by(change, held[replica]);
     peak[device] = std::max(peak[device], sum[device]);
-  };
-  // Body 0 is the first with all instances on, and what it adds it takes away again: the bodies
-  // after it are like it.
-  for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
-    const std::int64_t first = -body * program.microbatches();
-    for (const Instruction& instruction : program.instructions()) {
-      const Op& op = instruction.op;
-      if (op.microbatch < first) continue;
-      const HeldActivation& of = held[op.replica];
-      const DeviceId device = placement.device[op.replica];
-      double& now = sum[device];
-      if (op.kind == OpKind::forward) take(device, of.all);
-      if (moves_stash(op.kind)) {
-        const DeviceId partner = placement.partner[device];
-        const bool leaves = op.kind == OpKind::evict;
-        take(leaves ? partner : device, of.all);
-        sum[leaves ? device : partner] -= of.all;
-      }
-      if (op.kind == OpKind::backward) now -= of.all;
-      if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
-      if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;
-    }
-  }
+  });
   return peak;
 }
 

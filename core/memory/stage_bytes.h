@@ -17,6 +17,8 @@ struct LayerBytes {
   Bytes stash = 0;    // forward → last gradient op, but for its input
   Bytes kept = 0;     // of a split backward: from input- to weight-gradient
   Bytes scratch = 0;  // while its backward runs
+  Bytes products = 0;  // inputs of its products and gradients of their outputs: what a framework
+                       // holds from input- to weight-gradient (arXiv 2401.10241, table 1)
 };
 
 /// What the layers of a range stash, and the boundaries between them.
@@ -40,13 +42,14 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   const Bytes inner = count - 1;
   StageBytes bytes;
   Bytes stash = (stashes_input ? boundary : 0) + stash_of(layers, {0, count}, boundary);
-  Bytes kept = inner * boundary, scratch = 0, again = 0;
+  Bytes kept = inner * boundary, scratch = 0, again = 0, products = 0;
   for (const LayerBytes& layer : layers) {
     bytes[SlotKind::weights] += layer.weights;
     bytes[SlotKind::gradients] += layer.gradients;
     bytes.optimizer += layer.optimizer;
     kept += layer.kept;
     scratch = std::max(scratch, layer.scratch);
+    products += layer.products;
   }
   for (const LayerRange range : recomputed) {
     const Bytes of_range = stash_of(layers, range, boundary);
@@ -65,6 +68,7 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
   bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary + again;
   bytes.forward_workspace = stash;
+  bytes.framework = {static_cast<double>(stash), static_cast<double>(products)};
   return bytes;
 }
 

@@ -32,7 +32,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
   const double mask = mask_bytes(shape.built.dropout);
   const bool stores_scores =
       assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
-  double stash = 0, kept = 0, scratch = 0;
+  double stash = 0, kept = 0, scratch = 0, products = 0;
   switch (kind) {
     case LayerKind::embedding:
       stash = mask * elements + (shape.built.norm_first ? 0 : wide * elements);
@@ -46,6 +46,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       kept = scratch = wide * elements + wide * shape.tokens * (shape.queries + 2 * shape.keys);
       scratch += gathered;
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
+      products = 2 * wide * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
       break;
     case LayerKind::mlp:
       // Output of the norm, input and output of the activation; mask of the output.
@@ -53,12 +54,14 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       if (shape.built.output_norm) stash += wide * elements;
       kept = scratch = wide * elements + wide * shape.mlp_rows * shape.inner;
       scratch += gathered;
+      products = 2 * wide * elements + wide * shape.mlp_rows * (shape.mlp + shape.inner);
       if (shape.built.experts > 0) {
         // What chose the experts, the tokens' copies and what the experts made of them.
         stash += wide * shape.tokens * shape.built.experts;
         stash += 2 * wide * shape.mlp_rows * shape.width;
         kept += wide * shape.mlp_rows * shape.width;
         scratch += wide * shape.mlp_rows * shape.width;
+        products += 2 * wide * shape.mlp_rows * shape.width;
       }
       break;
     case LayerKind::head:
@@ -66,6 +69,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
               kLossBytes * shape.tokens * shape.vocabulary;
       if (shape.built.masked_head) stash += 3 * wide * elements;
       kept = scratch = wide * shape.tokens * shape.vocabulary;
+      products = wide * elements + wide * shape.tokens * shape.vocabulary;
       break;
     case LayerKind::linear:
     case LayerKind::squared_error:
@@ -84,7 +88,8 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
           .optimizer = bytes(kStateBytes * states * parameters),
           .stash = bytes(stash),
           .kept = bytes(kept),
-          .scratch = bytes(scratch)};
+          .scratch = bytes(scratch),
+          .products = bytes(products)};
 }
 
 }  // namespace
@@ -111,6 +116,9 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                       (assumptions.sequence_parallel ? assumptions.tensor : 1),
                   recomputed_in_stage(model, layers, recompute));
   bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
+  if (recompute == Recompute::stage) bytes.framework.remade = bytes.framework.all;
+  // What comes from the stage before is held, too.
+  if (layers.first > 0) bytes.framework.all += static_cast<double>(bytes[SlotKind::input]);
   for (const Bytes slot : bytes.slot) {
     if (static_cast<double>(slot) < kMostBytes) continue;
     throw InputError(fmt::format(

@@ -85,12 +85,16 @@ std::vector<std::string> check_warnings(const Subject& subject) {
   return warnings;
 }
 
-Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacity& usable) {
+Json devices_json(const Subject& subject) {
+  const DeviceMemory& memory = subject.memory();
+  const Capacity &capacity = subject.prepared.scenario.capacity, &usable = subject.usable;
   Json devices = Json::array();
   for (const DeviceId device : ids(memory)) {
     Json row{{"device", index(device)}};
     row.update(classes_json(memory[device]));
     row["peak_bytes"] = memory[device].total();
+    if (const auto& figures = subject.prepared.scenario.figures)
+      row.update(figures_json(*figures, device));
     row["capacity_bytes"] = capacity ? Json((*capacity)[device]) : Json();
     if (usable) row["reserve_bytes"] = (*capacity)[device] - (*usable)[device];
     row["fits"] = usable ? Json(memory[device].total() <= (*usable)[device]) : Json();
@@ -144,7 +148,7 @@ void print_json(const Subject& subject) {
                 {"violations", 0},
                 {"fullest_device", index(fullest)},
                 {"largest_class", largest_class(memory[fullest]).name},
-                {"devices", as_json(memory, subject.prepared.scenario.capacity, subject.usable)}},
+                {"devices", devices_json(subject)}},
                check_warnings(subject));
 }
 

@@ -108,6 +108,7 @@ AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& clu
   assumptions.link_fraction = given.link_fraction;
   if (given.has("collectives")) assumptions.collectives = read_collectives(given.collectives);
   assumptions.reserve = given.reserve.value_or(kReserveOnCluster);
+  assumptions.fits_by = given.fits_by;
   assumptions.sequence_parallel = given.sequence_parallel;
   assumptions.sharded_optimizer = given.sharded_optimizer;
   if (given.has("profile")) assumptions.measured = read_cached<tensor_profiles_at>(given.profile);
@@ -227,7 +228,7 @@ std::string long_sequence_note(const ModelSpec& model, const std::string& file) 
 std::span<const ScenarioOption> cluster_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 16> kRows{
+  static const std::array<ScenarioOption, 17> kRows{
       {text_option("model", "NAME",
                    "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
                    "config.json of Hugging Face",
@@ -266,6 +267,12 @@ std::span<const ScenarioOption> cluster_rows() {
        {"zero", "0|1", "on a cluster: 1: replicas shard the optimizer's state (ZeRO-1; default 0)",
         [](Value value) {
           return setting(&Given::sharded_optimizer, value.choice({"0", "1"}) == "1");
+        }},
+       {"fits-by", "framework|tandem",
+        "on a cluster: \"fits\" is judged by what a framework such as Megatron-LM takes (default), "
+        "or by what tandem's executor takes",
+        [](Value value) {
+          return setting(&Given::fits_by, *one_of(value, {FitsBy::framework, FitsBy::tandem}));
         }},
        {"device-order", "KIND",
         "replicas-first|stages-first: neighbouring devices hold replicas of a stage (default), or "

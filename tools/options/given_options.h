@@ -63,6 +63,7 @@ struct GivenOptions {
   std::optional<AttentionKernel> attention = {};  // the same
   std::optional<OptimizerKind> optimizer = {};
   bool sequence_parallel = false, sharded_optimizer = false;
+  FitsBy fits_by = FitsBy::framework;
   DeviceOrder device_order = DeviceOrder::replicas_first;
   StageCut cut = StageCut::balanced;
   std::vector<LayerRange> stages = {};

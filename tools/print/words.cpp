@@ -42,13 +42,23 @@ std::vector<std::string> storage_warnings(Storage storage) {
                   name(storage), backend_offering(storage).name)};
 }
 
-std::string reserve_line(const Reserve& reserve) {
-  return fmt::format("\"fits\" keeps {} free for driver, libraries and gaps (--reserve)\n",
-                     describe(reserve));
+std::string fits_line(const Scenario& scenario) {
+  const bool both = scenario.figures.has_value();
+  return fmt::format(
+      "\"fits\" {}keeps {} free for driver, libraries and gaps (--reserve)\n",
+      !both                                        ? ""
+      : scenario.figures->by == FitsBy::framework ? "goes by what a framework takes (--fits-by), "
+                                                    "not by tandem's own figure, and "
+                                                  : "goes by tandem's own figure (--fits-by), and ",
+      describe(scenario.reserve));
 }
 
 Json reserve_json(const Reserve& reserve) {
   return {{"share", reserve.share}, {"bytes", reserve.bytes}};
+}
+
+Json figures_json(const MemoryFigures& figures, DeviceId device) {
+  return {{"framework_bytes", figures.framework[device]}, {"tandem_bytes", figures.tandem[device]}};
 }
 
 Json classes_json(const MemoryByClass& memory) {
