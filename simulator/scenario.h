@@ -36,7 +36,7 @@ struct Scenario {
   std::int32_t microbatch_size = 1;                           // samples
   double activation_after_input = 1.0;                        // G/A, see peak_activations()
   std::optional<Table<DeviceId, MemoryByClass>> memory = {};  // absent: nothing known in bytes
-  std::optional<MemoryFigures> figures = {};             // where `memory` is one of two
+  std::optional<MemoryFigures> figures = {};                  // where `memory` is one of two
   std::optional<Table<DeviceId, Bytes>> capacity = {};        // of the devices; absent: no limit
   Reserve reserve = {};                                       // of it, which no plan may fill
   // What a stage keeps of one microbatch, for curves, in bytes: `stash` where its slots are known,

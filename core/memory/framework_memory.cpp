@@ -9,8 +9,7 @@ namespace {
 
 /// Whether `one` holds no more of anything.
 bool within(const HeldCounts& one, const HeldCounts& other) {
-  return one.all <= other.all && one.after_input <= other.after_input &&
-         one.remade <= other.remade;
+  return one.all <= other.all && one.after_input <= other.after_input && one.remade <= other.remade;
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace tandem {
 /// What a layer takes, for one microbatch where that matters.
 struct LayerBytes {
   Bytes weights = 0, gradients = 0, optimizer = 0;
-  Bytes stash = 0;    // forward → last gradient op, but for its input
-  Bytes kept = 0;     // of a split backward: from input- to weight-gradient
-  Bytes scratch = 0;  // while its backward runs
+  Bytes stash = 0;     // forward → last gradient op, but for its input
+  Bytes kept = 0;      // of a split backward: from input- to weight-gradient
+  Bytes scratch = 0;   // while its backward runs
   Bytes products = 0;  // inputs of its products and gradients of their outputs: what a framework
                        // holds from input- to weight-gradient (arXiv 2401.10241, table 1)
 };

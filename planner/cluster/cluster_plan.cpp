@@ -258,12 +258,8 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   if (order_by_costs(made, costs)) costs = costs_of();
   Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(made, assumptions);
   ClusterMemory memory = memory_of(made, bytes, layout, assumptions);
-  return {std::move(memory),
-          std::move(made.plan),
-          std::move(made.schedule),
-          std::move(made.program),
-          std::move(costs),
-          std::move(bytes),
+  return {std::move(memory),       std::move(made.plan), std::move(made.schedule),
+          std::move(made.program), std::move(costs),     std::move(bytes),
           capacity_of(layout)};
 }
 

@@ -44,13 +44,13 @@ std::vector<std::string> storage_warnings(Storage storage) {
 
 std::string fits_line(const Scenario& scenario) {
   const bool both = scenario.figures.has_value();
-  return fmt::format(
-      "\"fits\" {}keeps {} free for driver, libraries and gaps (--reserve)\n",
-      !both                                        ? ""
-      : scenario.figures->by == FitsBy::framework ? "goes by what a framework takes (--fits-by), "
-                                                    "not by tandem's own figure, and "
-                                                  : "goes by tandem's own figure (--fits-by), and ",
-      describe(scenario.reserve));
+  return fmt::format("\"fits\" {}keeps {} free for driver, libraries and gaps (--reserve)\n",
+                     !both ? ""
+                     : scenario.figures->by == FitsBy::framework
+                         ? "goes by what a framework takes (--fits-by), "
+                           "not by tandem's own figure, and "
+                         : "goes by tandem's own figure (--fits-by), and ",
+                     describe(scenario.reserve));
 }
 
 Json reserve_json(const Reserve& reserve) {
@@ -68,8 +68,9 @@ Json classes_json(const MemoryByClass& memory) {
 }
 
 Json stages_json(const Plan& plan) {
-  return array_of(plan.stages,
-                  [](const LayerRange& range) -> Json { return {range.first, range.last}; });
+  return array_of(plan.stages, [](const LayerRange& range) -> Json {
+    return {range.first, range.last};
+  });
 }
 
 }  // namespace tandem::tools
