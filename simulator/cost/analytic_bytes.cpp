@@ -18,6 +18,17 @@ namespace {
 
 constexpr double kMostBytes = 0x1p42;  // of a slot
 
+/// Inputs of a layer's products, and gradients of their outputs.
+double product_elements(LayerKind kind, const TransformerShare& shape) {
+  const double elements = shape.split_tokens * shape.width;
+  const double experts = shape.built.experts > 0 ? 2 * shape.mlp_rows * shape.width : 0;
+  if (kind == LayerKind::attention)
+    return 2 * elements + 2 * shape.tokens * (shape.queries + shape.keys);
+  if (kind == LayerKind::mlp)
+    return 2 * elements + shape.mlp_rows * (shape.mlp + shape.inner) + experts;
+  return kind == LayerKind::head ? elements + shape.tokens * shape.vocabulary : 0;
+}
+
 /// Bytes of one microbatch in a layer; its input is the boundary's.
 LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
                        OptimizerKind optimizer, Recompute recompute,
@@ -32,7 +43,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
   const double mask = mask_bytes(shape.built.dropout);
   const bool stores_scores =
       assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
-  double stash = 0, kept = 0, scratch = 0, products = 0;
+  double stash = 0, kept = 0, scratch = 0;
   switch (kind) {
     case LayerKind::embedding:
       stash = mask * elements + (shape.built.norm_first ? 0 : wide * elements);
@@ -46,7 +57,6 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       kept = scratch = wide * elements + wide * shape.tokens * (shape.queries + 2 * shape.keys);
       scratch += gathered;
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
-      products = 2 * wide * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
       break;
     case LayerKind::mlp:
       // Output of the norm, input and output of the activation; mask of the output.
@@ -54,14 +64,12 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       if (shape.built.output_norm) stash += wide * elements;
       kept = scratch = wide * elements + wide * shape.mlp_rows * shape.inner;
       scratch += gathered;
-      products = 2 * wide * elements + wide * shape.mlp_rows * (shape.mlp + shape.inner);
       if (shape.built.experts > 0) {
         // What chose the experts, the tokens' copies and what the experts made of them.
         stash += wide * shape.tokens * shape.built.experts;
         stash += 2 * wide * shape.mlp_rows * shape.width;
         kept += wide * shape.mlp_rows * shape.width;
         scratch += wide * shape.mlp_rows * shape.width;
-        products += 2 * wide * shape.mlp_rows * shape.width;
       }
       break;
     case LayerKind::head:
@@ -69,7 +77,6 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
               kLossBytes * shape.tokens * shape.vocabulary;
       if (shape.built.masked_head) stash += 3 * wide * elements;
       kept = scratch = wide * shape.tokens * shape.vocabulary;
-      products = wide * elements + wide * shape.tokens * shape.vocabulary;
       break;
     case LayerKind::linear:
     case LayerKind::squared_error:
@@ -89,7 +96,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
           .stash = bytes(stash),
           .kept = bytes(kept),
           .scratch = bytes(scratch),
-          .products = bytes(products)};
+          .products = bytes(wide * product_elements(kind, shape))};
 }
 
 }  // namespace

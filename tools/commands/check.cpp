@@ -115,11 +115,13 @@ std::vector<std::string> fits_near(const Subject& subject) {
 /// What is missing where, and which plans near to this one fit.
 std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
   const Bytes limit = (*subject.prepared.scenario.capacity)[miss.device];
+  const std::optional<MemoryFigures>& both = subject.prepared.scenario.figures;
   std::string text = fmt::format(
-      "{}: does not fit in {} a device{}: device {} needs {}, {} too much (largest: {}, {})",
+      "{}: does not fit in {} a device{}: device {} needs {}{}, {} too much (largest: {}, {})",
       subject.name, print_bytes(limit),
       subject.reserve().none() ? "" : fmt::format(", {} in reserve", describe(subject.reserve())),
-      index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
+      index(miss.device), print_bytes(miss.needed),
+      both ? fmt::format(" by {}", taker(both->by)) : "", print_bytes(miss.excess), miss.largest,
       print_bytes(miss.largest_bytes));
   const std::vector<std::string> nearest = fits_near(subject);
   if (nearest.empty()) return text + "; none of the similar plans that were tried fits";

@@ -228,7 +228,7 @@ std::string long_sequence_note(const ModelSpec& model, const std::string& file) 
 std::span<const ScenarioOption> cluster_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 17> kRows{
+  static const std::array<ScenarioOption, 16> kRows{
       {text_option("model", "NAME",
                    "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
                    "config.json of Hugging Face",
@@ -268,12 +268,6 @@ std::span<const ScenarioOption> cluster_rows() {
         [](Value value) {
           return setting(&Given::sharded_optimizer, value.choice({"0", "1"}) == "1");
         }},
-       {"fits-by", "framework|tandem",
-        "on a cluster: \"fits\" is judged by what a framework such as Megatron-LM takes (default), "
-        "or by what tandem's executor takes",
-        [](Value value) {
-          return setting(&Given::fits_by, *one_of(value, {FitsBy::framework, FitsBy::tandem}));
-        }},
        {"device-order", "KIND",
         "replicas-first|stages-first: neighbouring devices hold replicas of a stage (default), or "
         "successive stages",
@@ -303,7 +297,7 @@ std::span<const ScenarioOption> cluster_rows() {
 std::span<const ScenarioOption> assumption_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 6> kRows{
+  static const std::array<ScenarioOption, 7> kRows{
       {{"product-fraction", "X",
         "fraction of a device's peak that products (GEMM) achieve (default 0.65)",
         [](Value value) { return setting(&Given::product_fraction, fraction(value)); }},
@@ -321,7 +315,13 @@ std::span<const ScenarioOption> assumption_rows() {
        text_option("profile", "FILE",
                    "measured layer times; with a plan they replace its profile, on a cluster they "
                    "need the degree of --tensor",
-                   &Given::profile, Options::Use::input)}};
+                   &Given::profile, Options::Use::input),
+       {"fits-by", "KIND",
+        "framework|tandem: what fits is judged by the memory that a framework such as Megatron-LM "
+        "takes (default), or by that of tandem's executor",
+        [](Value value) {
+          return setting(&Given::fits_by, *one_of(value, {FitsBy::framework, FitsBy::tandem}));
+        }}}};
   return kRows;
 }
 

@@ -43,14 +43,15 @@ std::vector<std::string> storage_warnings(Storage storage) {
 }
 
 std::string fits_line(const Scenario& scenario) {
-  const bool both = scenario.figures.has_value();
-  return fmt::format("\"fits\" {}keeps {} free for driver, libraries and gaps (--reserve)\n",
-                     !both ? ""
-                     : scenario.figures->by == FitsBy::framework
-                         ? "goes by what a framework takes (--fits-by), "
-                           "not by tandem's own figure, and "
-                         : "goes by tandem's own figure (--fits-by), and ",
+  const std::string by =
+      scenario.figures ? fmt::format("goes by {} (--fits-by), and ", taker(scenario.figures->by))
+                       : "";
+  return fmt::format("\"fits\" {}keeps {} free for driver, libraries and gaps (--reserve)\n", by,
                      describe(scenario.reserve));
+}
+
+std::string_view taker(FitsBy by) {
+  return by == FitsBy::framework ? "what a framework takes" : "what tandem's executor takes";
 }
 
 Json reserve_json(const Reserve& reserve) {

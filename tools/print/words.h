@@ -31,6 +31,8 @@ std::vector<std::string> storage_warnings(Storage storage);
 
 /// What "fits" means, a line with its end.
 std::string fits_line(const Scenario& scenario);
+/// "what a framework takes", "what tandem's executor takes".
+std::string_view taker(FitsBy by);
 Json reserve_json(const Reserve& reserve);
 /// Both figures of a device: {"framework_bytes", "tandem_bytes"}.
 Json figures_json(const MemoryFigures& figures, DeviceId device);
