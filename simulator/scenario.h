@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/lower/lower.h"
+#include "core/memory/framework_memory.h"
 #include "core/memory/memory.h"
 #include "core/memory/reserve.h"
 #include "core/program/cost.h"
@@ -35,10 +36,11 @@ struct Scenario {
   std::int32_t microbatch_size = 1;                           // samples
   double activation_after_input = 1.0;                        // G/A, see peak_activations()
   std::optional<Table<DeviceId, MemoryByClass>> memory = {};  // absent: nothing known in bytes
+  std::optional<MemoryFigures> figures = {};                  // where `memory` is one of two
   std::optional<Table<DeviceId, Bytes>> capacity = {};        // of the devices; absent: no limit
   Reserve reserve = {};                                       // of it, which no plan may fill
-  // What a stage keeps of one microbatch, for curves: `stash` where its slots are known, `held`
-  // where only activations are given, in bytes; where `memory` is there, one of them is.
+  // What a stage keeps of one microbatch, for curves, in bytes: `stash` where its slots are known,
+  // `held` where activations are freed as they are used. Where `memory` is there, one of them is.
   std::optional<Table<ReplicaId, Bytes>> stash = {};
   std::optional<Table<ReplicaId, HeldActivation>> held = {};
   std::optional<ModelUse> use = {};             // of a model on a cluster

@@ -154,8 +154,10 @@ Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& ti
   Table<DeviceId, std::vector<Change>> changes(placement.devices);
   for (const auto& [key, life] : lives_of(program, timeline)) {
     const DeviceId device = placement.device[key.first];
-    const auto all = static_cast<Bytes>(std::llround(held[key.first].all));
+    const auto remade = static_cast<Bytes>(std::llround(held[key.first].remade));
+    const auto all = static_cast<Bytes>(std::llround(held[key.first].all)) - remade;
     const auto rest = static_cast<Bytes>(std::llround(held[key.first].after_input));
+    hold(changes[device], life.recompute, life.input_gradient, remade);
     const auto made = hold_until_back(changes, placement, device, life, life.forward, all);
     hold(changes[device], made, life.input_gradient, all);
     if (made && life.input_gradient)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/memory/held_changes.h"
 
 namespace tandem {
 
@@ -51,40 +52,12 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
   rank(stays, stays_);
 }
 
-/// Each op of the bodies up to 0, the first with all instances on. What that adds it takes away
-/// again: the bodies after it are like it.
-template <class Visit>
-static void for_each_until_steady(const Program& program, const Visit& visit) {
-  for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
-    const std::int64_t first = -body * program.microbatches();
-    for (const Instruction& instruction : program.instructions()) {
-      if (instruction.op.microbatch >= first) visit(instruction.op);
-    }
-  }
-}
-
 Table<DeviceId, double> peak_held(const Program& program,
                                   const Table<ReplicaId, HeldActivation>& held) {
-  const Placement& placement = program.placement();
-  Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
-  const auto take = [&](DeviceId device, double what) {
-    sum[device] += what;
+  Table<DeviceId, double> sum(program.placement().devices, 0.0), peak = sum;
+  each_held_change(program, [&](DeviceId device, ReplicaId replica, const HeldCounts& change) {
+    sum[device] += held_by(change, held[replica]);
     peak[device] = std::max(peak[device], sum[device]);
-  };
-  for_each_until_steady(program, [&](const Op& op) {
-    const HeldActivation& of = held[op.replica];
-    const DeviceId device = placement.device[op.replica];
-    double& now = sum[device];
-    if (op.kind == OpKind::forward) take(device, of.all);
-    if (moves_stash(op.kind)) {
-      const DeviceId partner = placement.partner[device];
-      const bool leaves = op.kind == OpKind::evict;
-      take(leaves ? partner : device, of.all);
-      sum[leaves ? device : partner] -= of.all;
-    }
-    if (op.kind == OpKind::backward) now -= of.all;
-    if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
-    if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;
   });
   return peak;
 }

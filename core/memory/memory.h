@@ -95,9 +95,11 @@ class MicrobatchSequence {
 SlotCounts count_slots(const Program& program);
 
 /// The share of an activation that a stage holds for one microbatch: `all` from its forward,
-/// `after_input` once its input gradient is done, nothing after its weight gradient.
+/// `after_input` once its input gradient is done, nothing after its weight gradient. Of `all`, a
+/// stage that is recomputed holds `remade` from its recomputation on alone.
 struct HeldActivation {
-  double all = 1.0, after_input = 1.0;
+  double all = 1.0, after_input = 1.0, remade = 0.0;
+  friend bool operator==(const HeldActivation&, const HeldActivation&) = default;
 };
 
 /// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
@@ -128,6 +130,7 @@ struct StageBytes {
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
   // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;
+  HeldActivation framework = {0.0, 0.0};  // what a framework holds of a microbatch, in bytes
   Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
 };

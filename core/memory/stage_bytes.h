@@ -15,9 +15,11 @@ namespace tandem {
 /// What a layer takes, for one microbatch where that matters.
 struct LayerBytes {
   Bytes weights = 0, gradients = 0, optimizer = 0;
-  Bytes stash = 0;    // forward → last gradient op, but for its input
-  Bytes kept = 0;     // of a split backward: from input- to weight-gradient
-  Bytes scratch = 0;  // while its backward runs
+  Bytes stash = 0;     // forward → last gradient op, but for its input
+  Bytes kept = 0;      // of a split backward: from input- to weight-gradient
+  Bytes scratch = 0;   // while its backward runs
+  Bytes products = 0;  // inputs of its products and gradients of their outputs: what a framework
+                       // holds from input- to weight-gradient (arXiv 2401.10241, table 1)
 };
 
 /// What the layers of a range stash, and the boundaries between them.
@@ -48,13 +50,14 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   StageBytes bytes;
   Pieces stash = stash_of(layers, {0, count}, boundary);
   if (stashes_input) ++stash[boundary];
-  Bytes kept = inner * boundary, scratch = 0, again = 0;
+  Bytes kept = inner * boundary, scratch = 0, again = 0, products = 0;
   for (const LayerBytes& layer : layers) {
     bytes[SlotKind::weights] += layer.weights;
     bytes[SlotKind::gradients] += layer.gradients;
     bytes.optimizer += layer.optimizer;
     kept += layer.kept;
     scratch = std::max(scratch, layer.scratch);
+    products += layer.products;
   }
   for (const LayerRange range : recomputed) {
     const Pieces of_range = stash_of(layers, range, boundary);
@@ -75,6 +78,7 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
   bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary + again;
   bytes.forward_workspace = stashed;
+  bytes.framework = {static_cast<double>(stashed), static_cast<double>(products)};
   return bytes;
 }
 

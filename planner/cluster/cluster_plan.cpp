@@ -73,23 +73,35 @@ std::optional<std::vector<LayerRange>> balanced_cut(
        .fits = std::move(fits)});
 }
 
-std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedule,
-                                        const SlotCounts& slots, const ClusterLayout& layout,
+/// A plan with its stages, and what its program holds.
+struct CutPlan {
+  Plan plan;
+  Schedule schedule;
+  Program program;
+  SlotCounts slots;
+};
+
+std::vector<LayerRange> balanced_stages(const CutPlan& made, const ClusterLayout& layout,
                                         const AnalyticAssumptions& assumptions) {
-  const Placement& placement = schedule.placement;
-  const BatchWork work(schedule);
+  const Plan& plan = made.plan;
+  const Placement& placement = made.schedule.placement;
+  const BatchWork work(made.schedule);
   const ClusterLayers layers(plan, layout, assumptions);
   const Table<DeviceId, Bytes> usable = usable_of(layout, assumptions);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (placement.replicas() == placement.devices && placement.stages() == placement.replicas() &&
       placement.partner.empty()) {
     RangeBytes bytes = analytic_range_bytes(plan, assumptions);
+    const bool by_framework = assumptions.fits_by == FitsBy::framework;
+    const Table<ReplicaId, std::vector<HeldCounts>> fullest =
+        by_framework ? fullest_moments(made.program) : Table<ReplicaId, std::vector<HeldCounts>>();
     const auto fits = [&](LayerRange range, std::size_t stage) {
       const ReplicaId replica = id_at<ReplicaId>(stage);
       try {
-        return stage_total(slots[replica],
-                           bytes.of(range, plan.microbatch_size, plan.request.recompute)) <=
-               usable[placement.device[replica]];
+        const StageBytes& of = bytes.of(range, plan.microbatch_size, plan.request.recompute);
+        const StageSlots& slots = made.slots[replica];
+        return (by_framework ? framework_total(slots, of, fullest[replica])
+                             : stage_total(slots, of)) <= usable[placement.device[replica]];
       } catch (const InputError&) {
         return false;  // more than can be counted; a shorter range may do
       }
@@ -139,29 +151,23 @@ void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& by
   }
 }
 
-/// A plan with its stages, and what its program holds.
-struct CutPlan {
-  Plan plan;
-  Schedule schedule;
-  Program program;
-  SlotCounts slots;
-};
-
-CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
+CutPlan cut_plan(Plan asked, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
                  StageCut cut) {
-  TANDEM_CHECK(plan.request.devices == layout.depth() && plan.request.width == layout.width(),
-               plan.request.devices, plan.request.width);
-  check_size(plan);
-  Schedule schedule = make_schedule(plan);
-  const Placement& placement = schedule.placement;
+  TANDEM_CHECK(asked.request.devices == layout.depth() && asked.request.width == layout.width(),
+               asked.request.devices, asked.request.width);
+  check_size(asked);
+  Schedule schedule = make_schedule(asked);
+  Program program = lower(schedule);
+  SlotCounts slots = count_slots(program);
+  CutPlan made{std::move(asked), std::move(schedule), std::move(program), std::move(slots)};
+  Plan& plan = made.plan;
+  const Placement& placement = made.schedule.placement;
   if (assumptions.sharded_optimizer && placement.stages() != placement.replicas()) {
     throw InputError(
         fmt::format("schedule {} has replicas in a pipeline: the optimizer's state is shared out "
                     "over the width",
                     plan.schedule));
   }
-  Program program = lower(schedule);
-  SlotCounts slots = count_slots(program);
   if (cut == StageCut::even) {
     if (static_cast<std::int64_t>(placement.stages()) > plan.model.blocks) {
       throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}",
@@ -169,11 +175,11 @@ CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptio
     }
     plan.stages = even_stages(plan.model, placement.stages());
   } else if (cut == StageCut::balanced) {
-    plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
+    plan.stages = balanced_stages(made, layout, assumptions);
   } else {
     check_given(plan, placement.stages());
   }
-  return {std::move(plan), std::move(schedule), std::move(program), std::move(slots)};
+  return made;
 }
 
 /// Where the schedule orders its ops by their costs, does so. Returns whether.
@@ -197,6 +203,21 @@ Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
   }
   check_bytes(cut.slots, bytes);
   return bytes;
+}
+
+Table<DeviceId, Bytes> totals(const Table<DeviceId, MemoryByClass>& memory) {
+  Table<DeviceId, Bytes> bytes;
+  for (const MemoryByClass& of : memory) bytes.push_back(of.total());
+  return bytes;
+}
+
+ClusterMemory memory_of(const CutPlan& cut, const Table<ReplicaId, StageBytes>& bytes,
+                        const ClusterLayout& layout, const AnalyticAssumptions& assumptions) {
+  Table<DeviceId, MemoryByClass> framework = framework_memory(cut.program, cut.slots, bytes);
+  Table<DeviceId, MemoryByClass> tandem = memory_by_class(cut.program, cut.slots, bytes);
+  MemoryFigures figures{assumptions.fits_by, totals(framework), totals(tandem)};
+  return {std::move(figures.by == FitsBy::framework ? framework : tandem), std::move(figures),
+          usable_of(layout, assumptions)};
 }
 
 }  // namespace
@@ -236,13 +257,9 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   StageCosts costs = costs_of();
   if (order_by_costs(made, costs)) costs = costs_of();
   Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(made, assumptions);
-  Table<DeviceId, MemoryByClass> memory = memory_by_class(made.program, made.slots, bytes);
-  return {{std::move(memory), usable_of(layout, assumptions)},
-          std::move(made.plan),
-          std::move(made.schedule),
-          std::move(made.program),
-          std::move(costs),
-          std::move(bytes),
+  ClusterMemory memory = memory_of(made, bytes, layout, assumptions);
+  return {std::move(memory),       std::move(made.plan), std::move(made.schedule),
+          std::move(made.program), std::move(costs),     std::move(bytes),
           capacity_of(layout)};
 }
 
@@ -251,8 +268,7 @@ ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
   CutPlan made = cut_plan(plan, layout, assumptions, cut);
   if (find_schedule(plan.schedule).orders_by_costs)
     order_by_costs(made, cluster_costs(made.plan, made.schedule.placement, layout, assumptions));
-  return {memory_by_class(made.program, made.slots, bytes_of_replicas(made, assumptions)),
-          usable_of(layout, assumptions)};
+  return memory_of(made, bytes_of_replicas(made, assumptions), layout, assumptions);
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/memory/framework_memory.h"
 #include "core/memory/memory.h"
 #include "core/model/plan.h"
 #include "core/program/program.h"
@@ -14,7 +15,8 @@ namespace tandem {
 
 /// What each device holds, and how much it may.
 struct ClusterMemory {
-  Table<DeviceId, MemoryByClass> memory;
+  Table<DeviceId, MemoryByClass> memory;  // by the figure that says what fits
+  MemoryFigures figures;
   Table<DeviceId, Bytes> usable;  // of its own, but for the reserve
 
   /// Bytes that the fullest lacks; none or fewer: it fits.

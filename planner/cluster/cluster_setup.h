@@ -18,9 +18,10 @@ namespace tandem {
 /// Of a batch, where nothing says how large it is.
 inline constexpr std::int32_t kMicrobatchesADevice = 4;
 
-/// Where bytes are worked out from shapes: what NVIDIA's driver, NCCL and PyTorch's allocator take
-/// beside is seen to be one to several GiB of a device's 16 to 80. A plan's bytes are allocated as
-/// they are counted, so there nothing is kept unless it is asked for.
+/// Where bytes are worked out from shapes: what NVIDIA's driver, NCCL and the gaps of PyTorch's
+/// allocator take beside is seen to be one to several GiB of a device's 16 to 80. Neither figure of
+/// memory (MemoryFigures) has any of it. A plan's bytes are allocated as they are counted, so there
+/// nothing is kept unless it is asked for.
 inline constexpr Reserve kReserveOnCluster{.share = 0.06, .bytes = 0};
 
 /// What is asked for. What `plan` says of width, depth, microbatches and stages does not count.

@@ -24,7 +24,7 @@ PricedPlan price_on_cluster(Plan plan, const Cluster& cluster, NumberFormat form
   priced.prices =
       price(priced.program, cost_model(priced.program.placement(), std::move(made.costs)));
   for (const MemoryByClass& memory : made.memory) priced.needed.push_back(memory.total());
-  priced.plan.predicted.peak_bytes = priced.needed.rows();
+  priced.plan.predicted.peak_bytes = made.figures.tandem.rows();
   priced.capacity = std::move(made.capacity);
   return priced;
 }

@@ -22,7 +22,7 @@ struct PricedPlan {
   Plan plan;  // with its stages and the bytes predicted for each device; without a profile
   Program program;
   CostTable prices = {};                 // of the program
-  Table<DeviceId, Bytes> needed = {};    // in all
+  Table<DeviceId, Bytes> needed = {};    // in all, by a framework (framework_memory())
   Table<DeviceId, Bytes> capacity = {};  // of the device, or of the smallest that stands for it
 
   bool fits() const;

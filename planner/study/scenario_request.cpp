@@ -109,12 +109,17 @@ PreparedScenario prepare(const ClusterRequest& request, const ScenarioRequest& a
                     .program = std::move(program),
                     .microbatch_size = plan.microbatch_size,
                     .memory = std::move(made.memory),
+                    .figures = std::move(made.figures),
                     .capacity = std::move(made.capacity),
                     .reserve = setup.assumptions().reserve,
                     .stash = stash_bytes(made.bytes),
                     .use = setup.use()};
   scenario.costs = price(scenario.program, cost_model(made.schedule.placement, made.costs));
   scenario.layers = layer_shares(plan, made.costs);
+  if (scenario.figures->by == FitsBy::framework) {
+    scenario.held.emplace();
+    for (const StageBytes& stage : made.bytes) scenario.held->push_back(stage.framework);
+  }
   if (asked.contention) {
     const ClusterLayout layout(setup.cluster(), plan.request.width, plan.request.devices,
                                request.order, static_cast<std::size_t>(request.assumptions.tensor));

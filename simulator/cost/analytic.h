@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/memory/framework_memory.h"
 #include "core/memory/memory.h"
 #include "core/memory/reserve.h"
 #include "core/model/calibration.h"
@@ -30,7 +31,8 @@ struct AnalyticAssumptions {
   /// the constants below say.
   std::optional<double> product_fraction = {}, memory_fraction = {}, link_fraction = {};
   std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
-  Reserve reserve = {};  // of each device's memory, that no stage may fill
+  Reserve reserve = {};                // of each device's memory, that no stage may fill
+  FitsBy fits_by = FitsBy::framework;  // what is counted into the rest of it
   /// What data sheets don't say. Empty: what is typical of each device; where that is not known,
   /// nothing.
   std::optional<Calibration> calibration = {};

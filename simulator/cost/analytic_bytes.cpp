@@ -18,6 +18,17 @@ namespace {
 
 constexpr double kMostBytes = 0x1p42;  // of a slot
 
+/// Inputs of a layer's products, and gradients of their outputs.
+double product_elements(LayerKind kind, const TransformerShare& shape) {
+  const double elements = shape.split_tokens * shape.width;
+  const double experts = shape.built.experts > 0 ? 2 * shape.mlp_rows * shape.width : 0;
+  if (kind == LayerKind::attention)
+    return 2 * elements + 2 * shape.tokens * (shape.queries + shape.keys);
+  if (kind == LayerKind::mlp)
+    return 2 * elements + shape.mlp_rows * (shape.mlp + shape.inner) + experts;
+  return kind == LayerKind::head ? elements + shape.tokens * shape.vocabulary : 0;
+}
+
 /// Bytes of one microbatch in a layer; its input is the boundary's.
 LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
                        OptimizerKind optimizer, Recompute recompute,
@@ -88,7 +99,8 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
           .optimizer = bytes(kStateBytes * states * parameters),
           .stash = bytes(stash),
           .kept = bytes(kept),
-          .scratch = bytes(scratch)};
+          .scratch = bytes(scratch),
+          .products = bytes(wide * product_elements(kind, shape))};
 }
 
 }  // namespace
@@ -115,6 +127,9 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                       (assumptions.sequence_parallel ? assumptions.tensor : 1),
                   recomputed_in_stage(model, layers, recompute));
   bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
+  if (recompute == Recompute::stage) bytes.framework.remade = bytes.framework.all;
+  // What comes from the stage before is held, too.
+  if (layers.first > 0) bytes.framework.all += static_cast<double>(bytes[SlotKind::input]);
   for (const Bytes slot : bytes.slot) {
     if (static_cast<double>(slot) < kMostBytes) continue;
     throw InputError(fmt::format(

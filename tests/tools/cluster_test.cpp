@@ -247,7 +247,7 @@ TEST_F(OnCluster, CheckNamesOptionsThatFit) {
   for (const std::string& line :
        {names + "2bw --depth 4 --microbatch-size 4", names + "gpipe --depth 8 --global-batch 512",
         names + "1f1b --depth 4 --width 4 --tensor 2 --microbatches 64 --microbatch-size 4",
-        names + "2bw --microbatch-size 4"}) {
+        names + "2bw --microbatch-size 8"}) {
     const Ran misfit = tandem(line);
     EXPECT_EQ(misfit.code, 4) << line;
     std::size_t at = misfit.err.find("\n  --");

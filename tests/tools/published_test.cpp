@@ -1,6 +1,7 @@
 // Published throughputs, each by the command of simulator/measurements.md: within 10 % of a table
 // of absolute ones, within 15 % of ratios, and how far off they are where an assumption is another.
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -23,6 +24,11 @@ class Published : public CommandLine {
   double figure(const std::string& line, const char* name) const {
     return json_of("simulate --json " + line)["result"][name].get<double>();
   }
+  bool fits(const std::string& line) const {
+    const Json json = json_of("simulate --json " + line);
+    return std::ranges::all_of(json["result"]["devices"],
+                               [](const Json& device) { return device["fits"].get<bool>(); });
+  }
   double rate(const std::string& line) const { return figure(line, "throughput_samples_per_s"); }
 };
 
@@ -43,19 +49,22 @@ const std::vector<Row> kRows{
     {"megatron-529.6b", 315, 8, 35, 2520, 1, 163}, {"megatron-1008b", 384, 8, 64, 3072, 1, 163}};
 
 TEST_F(Published, MegatronsThroughputsComeOutWithinTenPercent) {
+  const auto options = [](const Row& row) {
+    return fmt::format(
+        "--model {} --cluster {}xDGX-A100 --tensor {} --depth {} --global-batch {} --schedule 1f1b "
+        "--recompute full --attention plain --microbatch-size {}",
+        row.model, row.nodes, row.tensor, row.depth, row.batch, row.microbatch);
+  };
   const auto off = [&](const Row& row, const std::string& more) {
-    const double flops = figure(
-        fmt::format("--model {} --cluster {}xDGX-A100 --tensor {} --depth {} --global-batch "
-                    "{} --schedule 1f1b --recompute full --attention plain "
-                    "--microbatch-size {}{}",
-                    row.model, row.nodes, row.tensor, row.depth, row.batch, row.microbatch, more),
-        "flops_per_s_per_device_with_recomputation");
-    return flops / (row.tflops * 1e12) - 1;
+    return figure(options(row) + more, "flops_per_s_per_device_with_recomputation") /
+               (row.tflops * 1e12) -
+           1;
   };
   for (const Row& row : kRows) {
     const bool large = row.depth > 2;  // seconds of a plain build
     if (large && kSanitized) continue;
     EXPECT_LT(std::abs(off(row, "")), 0.10) << row.model << " " << off(row, "");
+    EXPECT_TRUE(fits(options(row))) << row.model;
     if (large) continue;
     EXPECT_LT(off(row, " --product-fraction 0.5"), -0.10) << row.model;
   }

@@ -1,5 +1,8 @@
 // What stands in a ranking and how: weights, twins, shapes, the reserve.
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -126,6 +129,37 @@ TEST_F(Ranking, WhatFitsLeavesAReserve) {
   EXPECT_TRUE(fits(left));
   EXPECT_FALSE(fits(left + 1));
   EXPECT_EQ(all["result"]["devices"][0]["reserve_bytes"], 0);
+}
+
+TEST_F(Ranking, WhatFitsGoesByTheFigureThatIsAskedFor) {
+  const std::string line =
+      "--model gpt2-xl --cluster p3.16xlarge --schedule zb-h2 --depth 8 --microbatches 32 "
+      "--microbatch-size 2 --cut even --memory ";
+  const auto fullest = [&](const std::string& command, const std::string& more) {
+    std::int64_t peak = 0, framework = 0, own = 0;
+    const Json json = json_of(command + more);
+    for (const Json& device : json["result"]["devices"]) {
+      peak = std::max(peak, device["peak_bytes"].get<std::int64_t>());
+      framework = std::max(framework, device["framework_bytes"].get<std::int64_t>());
+      own = std::max(own, device["tandem_bytes"].get<std::int64_t>());
+    }
+    return std::array{peak, framework, own};
+  };
+  for (const std::string& command : {"simulate --json " + line, "check --json " + line}) {
+    const auto [peak, framework, own] = fullest(command, "1TiB");
+    EXPECT_EQ(peak, framework);
+    EXPECT_LT(framework, own);
+    EXPECT_EQ(fullest(command, "1TiB --fits-by tandem")[0], own);
+  }
+  const std::string between =
+      fmt::format("{}B --reserve 0", fullest("check --json " + line, "1TiB")[1]);
+  EXPECT_EQ(tandem("check " + line + between).code, 0);
+  EXPECT_EQ(tandem("check " + line + between + " --fits-by tandem").code, 4);
+  for (const std::string by : {"framework", "tandem"}) {
+    const std::string swept = "sweep " + line + between + " --fits-by " + by;
+    EXPECT_THAT(tandem(swept).out, HasSubstr(by == "tandem" ? "0 fit (--fits-by tandem)"
+                                                            : "1 fit (--fits-by framework)"));
+  }
 }
 
 /// A plan's bytes are allocated as they are counted: nothing is kept unless it is asked for.

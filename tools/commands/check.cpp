@@ -85,12 +85,16 @@ std::vector<std::string> check_warnings(const Subject& subject) {
   return warnings;
 }
 
-Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacity& usable) {
+Json devices_json(const Subject& subject) {
+  const DeviceMemory& memory = subject.memory();
+  const Capacity &capacity = subject.prepared.scenario.capacity, &usable = subject.usable;
   Json devices = Json::array();
   for (const DeviceId device : ids(memory)) {
     Json row{{"device", index(device)}};
     row.update(classes_json(memory[device]));
     row["peak_bytes"] = memory[device].total();
+    if (const auto& figures = subject.prepared.scenario.figures)
+      row.update(figures_json(*figures, device));
     row["capacity_bytes"] = capacity ? Json((*capacity)[device]) : Json();
     if (usable) row["reserve_bytes"] = (*capacity)[device] - (*usable)[device];
     row["fits"] = usable ? Json(memory[device].total() <= (*usable)[device]) : Json();
@@ -111,11 +115,13 @@ std::vector<std::string> fits_near(const Subject& subject) {
 /// What is missing where, and which plans near to this one fit.
 std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
   const Bytes limit = (*subject.prepared.scenario.capacity)[miss.device];
+  const std::optional<MemoryFigures>& both = subject.prepared.scenario.figures;
   std::string text = fmt::format(
-      "{}: does not fit in {} a device{}: device {} needs {}, {} too much (largest: {}, {})",
+      "{}: does not fit in {} a device{}: device {} needs {}{}, {} too much (largest: {}, {})",
       subject.name, print_bytes(limit),
       subject.reserve().none() ? "" : fmt::format(", {} in reserve", describe(subject.reserve())),
-      index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
+      index(miss.device), print_bytes(miss.needed),
+      both ? fmt::format(" by {}", taker(both->by)) : "", print_bytes(miss.excess), miss.largest,
       print_bytes(miss.largest_bytes));
   const std::vector<std::string> nearest = fits_near(subject);
   if (nearest.empty()) return text + "; none of the similar plans that were tried fits";
@@ -144,7 +150,7 @@ void print_json(const Subject& subject) {
                 {"violations", 0},
                 {"fullest_device", index(fullest)},
                 {"largest_class", largest_class(memory[fullest]).name},
-                {"devices", as_json(memory, subject.prepared.scenario.capacity, subject.usable)}},
+                {"devices", devices_json(subject)}},
                check_warnings(subject));
 }
 

@@ -54,7 +54,8 @@ void write_trace(const std::string& path, const Scenario& scenario, const Json& 
                  const Timeline& timeline) {
   TraceRun run{.timeline = &timeline, .label = {}, .memory = {}};
   if (scenario.memory && scenario.stash)
-    run.memory = TraceMemory{.devices = *scenario.memory, .stash = *scenario.stash};
+    run.memory =
+        TraceMemory{.devices = *scenario.memory, .stash = *scenario.stash, .held = scenario.held};
   const std::string text = config.dump(-1, ' ', false, Json::error_handler_t::replace);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   write_chrome_trace(path, scenario.program, {&run, 1},

@@ -108,6 +108,7 @@ AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& clu
   assumptions.link_fraction = given.link_fraction;
   if (given.has("collectives")) assumptions.collectives = read_collectives(given.collectives);
   assumptions.reserve = given.reserve.value_or(kReserveOnCluster);
+  assumptions.fits_by = given.fits_by;
   assumptions.sequence_parallel = given.sequence_parallel;
   assumptions.sharded_optimizer = given.sharded_optimizer;
   if (given.has("profile")) assumptions.measured = read_cached<tensor_profiles_at>(given.profile);
@@ -296,7 +297,7 @@ std::span<const ScenarioOption> cluster_rows() {
 std::span<const ScenarioOption> assumption_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 6> kRows{
+  static const std::array<ScenarioOption, 7> kRows{
       {{"product-fraction", "X",
         "fraction of a device's peak that products (GEMM) achieve (default 0.65)",
         [](Value value) { return setting(&Given::product_fraction, fraction(value)); }},
@@ -314,7 +315,13 @@ std::span<const ScenarioOption> assumption_rows() {
        text_option("profile", "FILE",
                    "measured layer times; with a plan they replace its profile, on a cluster they "
                    "need the degree of --tensor",
-                   &Given::profile, Options::Use::input)}};
+                   &Given::profile, Options::Use::input),
+       {"fits-by", "KIND",
+        "framework|tandem: what fits is judged by the memory that a framework such as Megatron-LM "
+        "takes (default), or by that of tandem's executor",
+        [](Value value) {
+          return setting(&Given::fits_by, *one_of(value, {FitsBy::framework, FitsBy::tandem}));
+        }}}};
   return kRows;
 }
 

@@ -78,6 +78,12 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
                                                    print_bytes((*scenario.capacity)[fullest]))
                                      : print_bytes(peak),
                    static_cast<double>(peak)});
+  if (const auto& both = scenario.figures) {
+    const bool framework = both->by == FitsBy::framework;
+    const Bytes other = (framework ? both->tandem : both->framework)[fullest];
+    facts.push_back({framework ? "by tandem's own figure" : "by a framework's figure",
+                     print_bytes(other), static_cast<double>(other)});
+  }
   return facts;
 }
 

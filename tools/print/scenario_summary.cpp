@@ -83,6 +83,7 @@ Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& set
             {"sequence_parallel", assumptions.sequence_parallel},
             {"zero", assumptions.sharded_optimizer ? 1 : 0},
             {"reserve", reserve_json(assumptions.reserve)},
+            {"fits_by", name(assumptions.fits_by)},
             {"device_order", name(setup.request.order)},
             {"cut", name(setup.request.cut)},
             {"notes", assumption_lines(request, setup)}};

@@ -96,19 +96,27 @@ Json healthy_json(const ScenarioRequest& request, const Scenario& scenario,
 }  // namespace
 
 void print_memory(const Scenario& scenario) {
-  fmt::print("\n{:>6}", "device");
-  for (const ClassBytes& of : classes({})) fmt::print(" {:>11}", of.name);
-  fmt::print(" {:>11}{}\n", "total", scenario.capacity ? "  fits" : "");
+  // Where there are two figures, the classes add up to the one that says what fits.
+  const std::optional<MemoryFigures>& both = scenario.figures;
+  const bool framework = both && both->by == FitsBy::framework;
+  const auto cell = [&](std::string_view text) {
+    return fmt::format(" {:>{}}", text, both ? 10 : 11);
+  };
+  std::string text = fmt::format("\n{:>6}", "device");
+  for (const ClassBytes& of : classes({})) text += cell(of.name);
+  text += cell(both ? name(both->by) : "total");
+  if (both) text += cell(name(framework ? FitsBy::tandem : FitsBy::framework));
+  text += scenario.capacity ? "  fits\n" : "\n";
   for (const DeviceId device : ids(*scenario.memory)) {
     const MemoryByClass& memory = (*scenario.memory)[device];
-    fmt::print("{:>6}", index(device));
-    for (const ClassBytes& of : classes(memory)) fmt::print(" {:>11}", print_bytes(of.bytes));
-    fmt::print(" {:>11}{}\n", print_bytes(memory.total()),
-               !scenario.capacity      ? ""
-               : scenario.fits(device) ? "  yes"
-                                       : "  NO");
+    text += fmt::format("{:>6}", index(device));
+    for (const ClassBytes& of : classes(memory)) text += cell(print_bytes(of.bytes));
+    text += cell(print_bytes(memory.total()));
+    if (both) text += cell(print_bytes((framework ? both->tandem : both->framework)[device]));
+    text += !scenario.capacity ? "\n" : scenario.fits(device) ? "  yes\n" : "  NO\n";
   }
-  if (scenario.use || !scenario.reserve.none()) fmt::print("{}", reserve_line(scenario.reserve));
+  if (scenario.use || !scenario.reserve.none()) text += fits_line(scenario);
+  fmt::print("{}", text);
 }
 
 std::string print_percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
@@ -174,6 +182,7 @@ Json result_json(const ScenarioRequest& request, const PreparedScenario& prepare
       const MemoryByClass& memory = (*scenario.memory)[device];
       row["peak_bytes"] = memory.total();
       for (const ClassBytes& of : classes(memory)) row["bytes_by_class"][of.name] = of.bytes;
+      if (scenario.figures) row.update(figures_json(*scenario.figures, device));
     }
     if (scenario.capacity) {
       const Bytes capacity = (*scenario.capacity)[device];

@@ -42,13 +42,24 @@ std::vector<std::string> storage_warnings(Storage storage) {
                   name(storage), backend_offering(storage).name)};
 }
 
-std::string reserve_line(const Reserve& reserve) {
-  return fmt::format("\"fits\" keeps {} free for driver, libraries and gaps (--reserve)\n",
-                     describe(reserve));
+std::string fits_line(const Scenario& scenario) {
+  const std::string by =
+      scenario.figures ? fmt::format("goes by {} (--fits-by), and ", taker(scenario.figures->by))
+                       : "";
+  return fmt::format("\"fits\" {}keeps {} free for driver, libraries and gaps (--reserve)\n", by,
+                     describe(scenario.reserve));
+}
+
+std::string_view taker(FitsBy by) {
+  return by == FitsBy::framework ? "what a framework takes" : "what tandem's executor takes";
 }
 
 Json reserve_json(const Reserve& reserve) {
   return {{"share", reserve.share}, {"bytes", reserve.bytes}};
+}
+
+Json figures_json(const MemoryFigures& figures, DeviceId device) {
+  return {{"framework_bytes", figures.framework[device]}, {"tandem_bytes", figures.tandem[device]}};
 }
 
 Json classes_json(const MemoryByClass& memory) {
@@ -58,8 +69,9 @@ Json classes_json(const MemoryByClass& memory) {
 }
 
 Json stages_json(const Plan& plan) {
-  return array_of(plan.stages,
-                  [](const LayerRange& range) -> Json { return {range.first, range.last}; });
+  return array_of(plan.stages, [](const LayerRange& range) -> Json {
+    return {range.first, range.last};
+  });
 }
 
 }  // namespace tandem::tools

@@ -11,6 +11,7 @@
 #include "core/memory/storage.h"
 #include "core/model/plan.h"
 #include "core/schedule/schedule.h"
+#include "simulator/scenario.h"
 #include "tools/cli/json_output.h"
 
 namespace tandem::tools {
@@ -29,8 +30,12 @@ std::string_view weights_note(WeightSemantics weights);
 std::vector<std::string> storage_warnings(Storage storage);
 
 /// What "fits" means, a line with its end.
-std::string reserve_line(const Reserve& reserve);
+std::string fits_line(const Scenario& scenario);
+/// "what a framework takes", "what tandem's executor takes".
+std::string_view taker(FitsBy by);
 Json reserve_json(const Reserve& reserve);
+/// Both figures of a device: {"framework_bytes", "tandem_bytes"}.
+Json figures_json(const MemoryFigures& figures, DeviceId device);
 
 /// The classes of a device's memory: {"weights_bytes", …}.
 Json classes_json(const MemoryByClass& memory);

@@ -178,6 +178,7 @@ void read_answer(const Json& line, SweepRow& row) {
     const Json& reserve = assumptions["reserve"];
     row.reserve = describe(Reserve{.share = reserve.at("share").get<double>(),
                                    .bytes = reserve.at("bytes").get<Bytes>()});
+    row.fits_by = assumptions.value("fits_by", "");
   }
   row.plan = plan_of(line, row.shape);
 }

@@ -64,6 +64,7 @@ struct SweepRow {
   int code = 0;                          // what simulate exits with
   bool impossible = false;               // refused for sizes that don't go together
   std::string reserve = {};  // of its devices' memory, where it is known whether it fits
+  std::string fits_by = {};  // "framework", "tandem", or "" where there is one figure
   std::uint64_t plan = 0;    // the same of those that are one plan, figure by figure
 
   bool simulated() const { return refusal.empty(); }

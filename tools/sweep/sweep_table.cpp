@@ -217,19 +217,23 @@ std::string csv_cell(const std::string& text) {
   return cell + "\"";
 }
 
-/// "…, of which 12 fit with 6 % of a device's memory in reserve"; empty: nothing is known of it.
+/// "…, of which 12 fit (--fits-by framework) with 6 % of a device's memory in reserve"; empty:
+/// nothing is known of it.
 std::string fitting(const std::vector<SweepRow>& rows) {
   std::size_t fit = 0;
-  std::set<std::string> reserves;
+  std::set<std::string> reserves, figures;
   for (const SweepRow& row : rows) {
     if (!row.fits) continue;
     fit += *row.fits ? 1 : 0;
     reserves.insert(row.reserve);
+    figures.insert(row.fits_by);
   }
   if (reserves.empty()) return {};
   const std::string& reserve = *reserves.begin();
   const bool said = reserves.size() == 1 && reserve != describe(Reserve{}) && !reserve.empty();
-  return fmt::format(", of which {} fit{}", fit,
+  const bool by = figures.size() == 1 && !figures.begin()->empty();
+  return fmt::format(", of which {} fit{}{}", fit,
+                     by ? fmt::format(" (--fits-by {})", *figures.begin()) : "",
                      said ? fmt::format(" with {} in reserve", reserve) : "");
 }
 

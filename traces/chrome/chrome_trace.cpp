@@ -221,8 +221,10 @@ class TraceWriter {
 
   void write_counters() {
     const TraceRun& run = runs_[run_];
-    const Curves curves = curves_of(program_, *run.timeline,
-                                    run.memory ? run.memory->stash : Table<ReplicaId, Bytes>());
+    Curves curves = curves_of(program_, *run.timeline,
+                              run.memory ? run.memory->stash : Table<ReplicaId, Bytes>());
+    if (run.memory && run.memory->held)
+      curves.activation_bytes = held_over_time(program_, *run.timeline, *run.memory->held);
     Duration end{};
     for (const Span& span : run.timeline->spans) end = std::max(end, span.end);
     for (const DeviceId device : all_ids<DeviceId>(devices())) {

@@ -22,6 +22,8 @@ struct TraceMemory {
   Table<DeviceId, MemoryByClass>
       devices;  // what is allocated; its activations are not drawn, but the curve of stashes
   Table<ReplicaId, Bytes> stash;  // of one microbatch
+  std::optional<Table<ReplicaId, HeldActivation>>
+      held{};  // in its place, where it is freed in parts
 };
 
 /// One timeline of the file: that of one simulated or measured run.

@@ -118,13 +118,48 @@ TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
   const StageBytes& stage = made.bytes[ReplicaId{0}];
   const MemoryByClass& first = made.memory[d(0)];
   EXPECT_EQ(first.weights + first.versions, 2 * stage[SlotKind::weights]);
-  EXPECT_EQ(first.activations, 8 * stage[SlotKind::stash]);
-  EXPECT_EQ(made.memory[d(7)].activations, made.bytes[ReplicaId{7}][SlotKind::stash]);
+  EXPECT_EQ(static_cast<double>(first.activations), 8 * stage.framework.all);
+  EXPECT_EQ(static_cast<double>(made.memory[d(7)].activations),
+            made.bytes[ReplicaId{7}].framework.all);
   // Flush has one version, and as many activations.
   const ClusterPlan flush = make(plan_of("gpt-2.2b", "1f1b", 1, 8, 1, 8), cluster);
   EXPECT_EQ(flush.memory[d(0)].versions, 0);
   EXPECT_EQ(flush.memory[d(0)].activations, first.activations);
   EXPECT_EQ(made.capacity[d(0)], Bytes{16} << 30);
+}
+
+/// Outputs are gone in a framework where slots keep them, so more fits, and all agree on what.
+TEST(ClusterPlan, WhatFitsIsJudgedByTheFigureThatIsAskedFor) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const Plan plan = plan_of("gpt2-xl", "zb-h2", 1, 4, 2, 8);
+  const ClusterLayout layout(cluster, 1, 4, {});
+  AnalyticAssumptions assumptions;
+  const ClusterPlan framework = plan_on_cluster(plan, layout, assumptions, StageCut::even);
+  assumptions.fits_by = FitsBy::tandem;
+  const ClusterPlan tandem = plan_on_cluster(plan, layout, assumptions, StageCut::even);
+  EXPECT_EQ(framework.figures.framework, tandem.figures.framework);
+  EXPECT_EQ(framework.figures.tandem, tandem.figures.tandem);
+  for (const DeviceId device : ids(framework.memory)) {
+    EXPECT_EQ(framework.memory[device].total(), framework.figures.framework[device]);
+    EXPECT_EQ(tandem.memory[device].total(), framework.figures.tandem[device]);
+  }
+  // A capacity between both: one figure fits in it, whatever is asked for.
+  const auto most = [](const Table<DeviceId, Bytes>& bytes) {
+    return *std::max_element(bytes.begin(), bytes.end());
+  };
+  const Bytes least = most(framework.figures.framework);
+  ASSERT_LT(least, most(framework.figures.tandem));
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  for (DeviceSpec& device : spec.devices) device.memory_bytes = least;
+  const auto fits = [&](FitsBy by, StageCut cut) {
+    const Cluster narrow(spec);
+    assumptions.fits_by = by;
+    return memory_on_cluster(plan, ClusterLayout(narrow, 1, 4, {}), assumptions, cut).fits();
+  };
+  EXPECT_TRUE(fits(FitsBy::framework, StageCut::even));
+  EXPECT_FALSE(fits(FitsBy::tandem, StageCut::even));
+  // The cut looks for stages that fit by the same figure.
+  EXPECT_TRUE(fits(FitsBy::framework, StageCut::balanced));
 }
 
 TEST(ClusterPlan, AShardedOptimizerTakesLessMemoryTheWiderThePlan) {

@@ -113,7 +113,11 @@ TEST_F(ReportFile, OfAPlanAndOfAClusterHoldTheirMemory) {
   for (const std::string line :
        {"simulate plan.json --batches 3 --memory 1MiB",
         "simulate --model gpt-2.2b --cluster p3.16xlarge --schedule 2bw --depth 8 --width 1 "
-        "--microbatch-size 8 --recompute full --global-batch 64"}) {
+        "--microbatch-size 8 --recompute full --global-batch 64",
+        "simulate --model gpt-2.2b --cluster p3.16xlarge --schedule zb-h1 --depth 4 --width 1 "
+        "--global-batch 8",
+        "simulate --model gpt-2.2b --cluster p3.16xlarge --schedule 1f1b --depth 4 --width 1 "
+        "--recompute stage --global-batch 8"}) {
     const Json data = page(line), result = json_of(line + " --json")["result"];
     for (std::size_t device = 0; device < result["devices"].size(); ++device) {
       const Json& held = data["frames"][0]["memory"]["devices"][device];
