@@ -68,15 +68,18 @@ struct Bench {
     return sum;
   }
 
+  BackwardSpans<double> backward_spans() {
+    return {.weights = weights,
+            .input = input,
+            .output_gradient = output_gradient,
+            .stash = stash,
+            .inner_gradient = inner_gradient,
+            .scratch = scratch,
+            .input_gradient = input_gradient,
+            .gradients = gradients};
+  }
   void backward() {
-    const BackwardSpans<double> spans{.weights = weights,
-                                      .input = input,
-                                      .output_gradient = output_gradient,
-                                      .stash = stash,
-                                      .inner_gradient = inner_gradient,
-                                      .scratch = scratch,
-                                      .input_gradient = input_gradient,
-                                      .gradients = gradients};
+    const BackwardSpans<double> spans = backward_spans();
     layer.backward_input(kernels, spans);
     layer.backward_weight(kernels, spans);
   }
@@ -156,7 +159,8 @@ TEST_P(EveryLayer, WritesAllThatItClaimsAndOnlyAddsToGradients) {
   Bench bench(GetParam().model, GetParam().index, GetParam().recompute);
   bench.forward();
   bench.backward();
-  for (const auto* written : {&bench.stash, &bench.output, &bench.scratch, &bench.gradients}) {
+  for (const auto* written :
+       {&bench.stash, &bench.output, &bench.inner_gradient, &bench.scratch, &bench.gradients}) {
     for (const double value : *written) {
       ASSERT_FALSE(std::isnan(value));
     }
@@ -166,6 +170,26 @@ TEST_P(EveryLayer, WritesAllThatItClaimsAndOnlyAddsToGradients) {
   for (std::size_t i = 0; i < once.size(); ++i) {
     ASSERT_NEAR(bench.gradients[i], 2 * once[i], 1e-12);
   }
+}
+
+TEST_P(EveryLayer, WeightGradientsDoNotReadWhatTheInnerGradientReplaces) {
+  Bench whole(GetParam().model, GetParam().index, GetParam().recompute);
+  Bench halves = whole;
+  whole.forward();
+  whole.backward();
+  halves.forward();
+  const BackwardSpans<double> spans = halves.backward_spans();
+  halves.layer.backward_input(halves.kernels, spans);
+  std::ranges::copy(halves.inner_gradient, halves.stash.begin());
+  halves.layer.backward_weight(halves.kernels, spans);
+  EXPECT_EQ(halves.gradients, whole.gradients);
+  // One number more is read, of a layer that keeps anything behind them.
+  const std::size_t inner = halves.inner_gradient.size();
+  if (inner == 0 || halves.layer.kind() != LayerKind::mlp) return;
+  std::fill(halves.stash.begin() + static_cast<std::ptrdiff_t>(inner), halves.stash.end(),
+            kNothing);
+  halves.layer.backward_weight(halves.kernels, spans);
+  EXPECT_NE(halves.gradients, whole.gradients);
 }
 
 TEST_P(EveryLayer, LeavesTheSameStashWhenTheOutputIsNotWanted) {

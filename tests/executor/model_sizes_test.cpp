@@ -40,6 +40,11 @@ void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t m
   EXPECT_EQ(bytes[SlotKind::weights], sizes.parameters * element);
   EXPECT_EQ(bytes[SlotKind::gradients], sizes.parameters * element);
   EXPECT_EQ(bytes[SlotKind::stash], sizes.stash * element);
+  Pieces pieces;
+  for (const auto& [size, count] : sizes.pieces_of_stash()) pieces[size * element] = count;
+  Pieces planned = bytes.stash_pieces;
+  std::erase_if(planned, [](const auto& piece) { return piece.first * piece.second == 0; });
+  EXPECT_EQ(planned, pieces);
   for (const SlotKind kind :
        {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
     EXPECT_EQ(bytes[kind], sizes.boundary * element);
@@ -78,6 +83,17 @@ TEST(ModelSizes, SelectiveRecomputationDropsNormsAndGelu) {
   EXPECT_EQ(block(Recompute::none), tokens * (14 * d + model.heads + 4));
   EXPECT_EQ(block(Recompute::selective), tokens * (8 * d + model.heads));
   EXPECT_EQ(block(Recompute::stage), block(Recompute::none));
+}
+
+// What a split backward keeps beside the stash: of a block the gradients of its norms' outputs, and
+// those of the boundaries within; of the rest, seven widths a token, the stash has the place.
+TEST(ModelSizes, SplitBackwardsKeepGradientsInTheStash) {
+  const ModelSpec model = testing::tiny_gpt();
+  const std::int64_t tokens = 3LL * model.sequence, d = model.width;
+  const StageBytes bytes = stage_bytes(model, {1, 3}, 3, OptimizerKind::sgd, Recompute::none, 1);
+  EXPECT_EQ(bytes[SlotKind::kept_gradients], tokens * 3 * d);
+  const Stage<cpu::Kernels<float>> stage(model, {1, 3}, 3, 1.0);
+  EXPECT_EQ(stage.sizes().inner_gradient, tokens * 4 * d);
 }
 
 // Of each block its input alone, which the slot of the stage's input holds of the first; what the

@@ -112,6 +112,45 @@ TEST(CountSlots, StashesWhatIsInFlight) {
   EXPECT_THAT(slots_of(pipeline("model-parallel", 3, 4), SlotKind::stash), ElementsAre(1, 1, 1));
 }
 
+// What is in flight on a device of Megatron's interleaving: what it runs before its first backward,
+// and one.
+TEST(StashPools, OfChunksHoldWhatIsInFlightOfThemTogether) {
+  for (const int p : {2, 4, 8}) {
+    for (const int v : {2, 3, 4}) {
+      Pipeline wanted = pipeline("interleaved", p, 4 * p);
+      wanted.request.chunks = static_cast<std::uint16_t>(v);
+      const Program program = program_of(wanted);
+      const SlotCounts slots = count_slots(program);
+      const auto pools =
+          stash_pools(program, slots, Table<ReplicaId, Pieces>(slots.size(), {{10, 2}, {7, 1}}));
+      for (int d = 0; d < p; ++d) {
+        const Pieces& pool = pools[id_at<DeviceId>(static_cast<std::size_t>(d))];
+        EXPECT_EQ(pool.at(7), 2 * (p - 1 - d) + (v - 1) * p + 1) << p << " " << v << " " << d;
+        EXPECT_EQ(pool.at(10), 2 * pool.at(7));
+      }
+      std::int64_t apart = 0;  // of the first device's chunks, each for itself
+      for (const ReplicaId replica : program.placement().replicas_on(DeviceId{0}))
+        apart += slots[replica][SlotKind::stash];
+      EXPECT_GT(apart, pools[DeviceId{0}].at(7));
+    }
+  }
+}
+
+TEST(StashPools, AreByTheSizesOfPieces) {
+  Pipeline wanted = pipeline("interleaved", 2, 8);
+  wanted.request.chunks = 2;
+  const Program program = program_of(wanted);
+  const SlotCounts slots = count_slots(program);
+  const auto pools = stash_pools(program, slots, {{{10, 1}}, {{10, 1}}, {{10, 3}}, {{20, 1}}});
+  const Pieces& first = pools[DeviceId{0}];
+  EXPECT_EQ(first.size(), 1U);
+  EXPECT_GE(first.at(10), 3 * slots[ReplicaId{2}][SlotKind::stash]);
+  EXPECT_LE(first.at(10),
+            slots[ReplicaId{0}][SlotKind::stash] + 3 * slots[ReplicaId{2}][SlotKind::stash]);
+  EXPECT_EQ(pools[DeviceId{1}].at(10), slots[ReplicaId{1}][SlotKind::stash]);
+  EXPECT_EQ(pools[DeviceId{1}].at(20), slots[ReplicaId{3}][SlotKind::stash]);
+}
+
 TEST(CountSlots, EqualsThePeakOfActivationsInALine) {
   for (const char* name : {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "2bw"}) {
     for (const Pipeline& wanted : every_pipeline(name, {1, 2, 4, 5}, {1, 2, 4, 6, 9})) {
