@@ -56,8 +56,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       if (stores_scores) stash += (2 * wide + mask) * shape.scores;
       // The gradients of q, k and v are kept in their place.
       kept = wide * elements;
-      scratch = kept + wide * shape.tokens * (shape.queries + 2 * shape.keys);
-      scratch += gathered;
+      scratch = kept + gathered + wide * shape.tokens * (shape.queries + 2 * shape.keys);
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
       break;
     case LayerKind::mlp:
@@ -66,8 +65,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       if (shape.built.output_norm) stash += wide * elements;
       // That of the activation's input is kept in its place.
       kept = wide * elements;
-      scratch = kept + wide * shape.mlp_rows * shape.inner;
-      scratch += gathered;
+      scratch = kept + gathered + wide * shape.mlp_rows * shape.inner;
       if (shape.built.experts > 0) {
         // What chose the experts, the tokens' copies and what the experts made of them.
         stash += wide * shape.tokens * shape.built.experts;
