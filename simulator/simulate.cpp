@@ -138,9 +138,7 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
 double simulated_period_s(const Program& program, const CompiledProgram& compiled,
                           const CostTable& costs) {
   SimulationResult result;
-  Simulation simulation(program, compiled, costs, 1);
-  simulation.finish();
-  set_cycle(program, costs, simulation.steady(), result);
+  set_cycle(program, costs, find_steady_state(program, compiled, costs), result);
   return result.period_s();
 }
 

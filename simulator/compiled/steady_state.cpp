@@ -63,17 +63,17 @@ std::optional<SteadyState> CycleFinder::after(std::int64_t body,
   return std::nullopt;
 }
 
-std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
-                                             std::int64_t most_instances) {
-  const CompiledProgram compiled(program);
+std::optional<SteadyState> find_steady_state(const Program& program,
+                                             const CompiledProgram& compiled,
+                                             const CostTable& costs, std::int64_t most_instances) {
   CompiledRun run(program, compiled, costs);
   CycleFinder finder;
   const auto size = static_cast<std::int64_t>(program.size());
   while (run.can_go_on() && (run.body() + program.ramp() + 1) * size < most_instances) {
     keep_going();
-    run.run_to(run.body() + 1, CompiledRun::kEndless, true);
+    run.run_to(run.body() + 1, CompiledRun::kEndless, false);
     if (run.body() < 0) continue;
-    if (auto steady = finder.after(run.body(), run.state(), run.tallies())) return steady;
+    if (auto steady = finder.after(run.body(), run.state(), {})) return steady;
     if (finder.gave_up()) break;
   }
   return std::nullopt;

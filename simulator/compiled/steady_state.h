@@ -57,8 +57,10 @@ inline constexpr std::int64_t kMostInstances = 1'000'000'000;
 
 /// The steady state of an endless run; empty when none shows within `most_instances` and
 /// CycleFinder::kMostBodies (lanes that advance at different rates forever, or a longer transient),
-/// or before the clock ends.
-std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
+/// or before the clock ends. Without tallies. `compiled` is made of `program`.
+std::optional<SteadyState> find_steady_state(const Program& program,
+                                             const CompiledProgram& compiled,
+                                             const CostTable& costs,
                                              std::int64_t most_instances = kMostInstances);
 
 }  // namespace tandem
