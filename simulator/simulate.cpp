@@ -17,45 +17,12 @@ namespace tandem {
 
 namespace {
 
-/// From the first start of a body to its last end where no other body overlaps it.
-long double body_alone(const Program& program, const CostTable& costs) {
-  Table<InstructionId, long double> end(program.size());
-  Table<LaneId, long double> free(program.lanes().size());
-  long double last = 0.0L;
-  for (const InstructionId id : program.order()) {
-    const Instruction& instruction = program[id];
-    long double start = 0.0L;
-    for (const LaneId lane : program.lanes(instruction)) start = std::max(start, free[lane]);
-    for (const Wait& wait : program.waits(instruction)) {
-      if (wait.lag == 0) start = std::max(start, end[wait.producer]);
-    }
-    end[id] = start + static_cast<long double>(costs[instruction.cost].count());
-    for (const LaneId lane : program.lanes(instruction)) free[lane] = end[id];
-    last = std::max(last, end[id]);
-  }
-  return last;
-}
-
-/// No run may outlast the clock: its bodies, done one after the other, must fit. Nor may its
-/// microbatches outrun their counter, which costs of zero would let them.
-void check_fits_clock(const Program& program, const CompiledProgram& compiled,
-                      const CostTable& costs, std::int64_t batches) {
+/// Costs of zero would let microbatches outrun their counter.
+void check_batches(const Program& program, std::int64_t batches) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
-  constexpr auto kClock = static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2;
-  if (batches > kMost / program.microbatches()) {
-    throw InputError(fmt::format("{} batches of {} microbatches are too many to count", batches,
-                                 program.microbatches()));
-  }
-  long double work = 0.0L;  // of all devices: the quicker question
-  for (const CostId cost : ids(costs)) {
-    work += static_cast<long double>(costs[cost].count()) *
-            static_cast<long double>(compiled.counts()[index(cost)]);
-  }
-  const long double bodies = static_cast<long double>(batches) + program.ramp() + 1;
-  if (work * bodies >= kClock && body_alone(program, costs) * bodies >= kClock) {
-    throw InputError(
-        "the run is too long to count in nanoseconds (292 years): fewer batches, or smaller costs");
-  }
+  if (batches <= kMost / program.microbatches()) return;
+  throw InputError(fmt::format("{} batches of {} microbatches are too many to count", batches,
+                               program.microbatches()));
 }
 
 /// An endless run and one of so many batches are the same until the latter's end draws near. So one
@@ -67,7 +34,6 @@ class Simulation {
       : program_(program),
         batches_(batches),
         last_shared_(batches - 1 - program.ramp()),
-        last_in_range_(last_body_in_range(program, compiled, costs)),
         run_(program, compiled, costs) {}
 
   /// Tallies of the run of `batches`.
@@ -86,7 +52,7 @@ class Simulation {
     part();
     const auto size = static_cast<std::int64_t>(program_.size());
     CycleFinder finder;
-    while (!steady_ && !finder.gave_up() && run_.body() < last_in_range_ &&
+    while (!steady_ && !finder.gave_up() && run_.can_go_on() &&
            (run_.body() + program_.ramp() + 1) * size < kMostInstances) {
       keep_going();
       run_.run_to(run_.body() + 1, CompiledRun::kEndless, !parted_);
@@ -106,8 +72,7 @@ class Simulation {
 
   const Program& program_;
   const std::int64_t batches_;
-  const std::int64_t last_shared_;    // the last body that both runs have in common
-  const std::int64_t last_in_range_;  // the last body of the endless run that the clock can hold
+  const std::int64_t last_shared_;  // the last body that both runs have in common
   CompiledRun run_;
   std::optional<CompiledRun> parted_;
   std::optional<SteadyState> steady_;
@@ -130,7 +95,7 @@ void set_cycle(const Program& program, const CostTable& costs,
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request) {
   const CompiledProgram compiled(program);
-  check_fits_clock(program, compiled, costs, request.batches);
+  check_batches(program, request.batches);
   SimulationResult result;
   Simulation simulation(program, compiled, costs, request.batches);
   DeviceTallies tallies = simulation.finish();
@@ -172,11 +137,8 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
 
 double simulated_period_s(const Program& program, const CompiledProgram& compiled,
                           const CostTable& costs) {
-  check_fits_clock(program, compiled, costs, 1);
   SimulationResult result;
-  Simulation simulation(program, compiled, costs, 1);
-  simulation.finish();
-  set_cycle(program, costs, simulation.steady(), result);
+  set_cycle(program, costs, find_steady_state(program, compiled, costs), result);
   return result.period_s();
 }
 

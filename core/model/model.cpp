@@ -37,6 +37,7 @@ std::int32_t optimizer_states(OptimizerKind kind) { return static_cast<std::int3
 
 std::vector<LayerKind> layers_of(const ModelSpec& model) {
   std::vector<LayerKind> layers;
+  layers.reserve(2 * static_cast<std::size_t>(model.blocks) + 2);
   if (model.architecture == Architecture::linear) {
     layers.assign(static_cast<std::size_t>(model.blocks), LayerKind::linear);
     layers.push_back(LayerKind::squared_error);

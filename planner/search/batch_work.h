@@ -16,12 +16,13 @@ class BatchWork {
  public:
   explicit BatchWork(const Schedule& schedule);
 
+  /// What takes longer counts as this: simulate() refuses it.
+  static constexpr Duration kMost = Duration::max() / 2;
+
   /// Time that `replica` computes in one batch when it holds a range with these times.
   Duration of(ReplicaId replica, const StageTimes& times) const;
   /// The same of all stages of a device, for a cut into ranges of each stage.
   Duration of(DeviceId device, const std::vector<LayerRange>& cut, const LayerTimes& times) const;
-  /// Throws InputError when all of the work, one op after another, would outlast the clock.
-  void check_fits_clock(const LayerTimes& times) const;
   std::size_t stages() const { return counts_.size(); }
   const Placement& placement() const { return placement_; }
 

@@ -104,13 +104,12 @@ class PlanSearch {
   Bounded bounded(const Shape& shape) {
     const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute);
     const BatchWork work(make_schedule(plan_of(request_, shape, shape.extras.front())));
-    work.check_fits_clock(layer_times);
     const std::vector<LayerRange> cut = fastest_cut(work, layer_times);
     if (shape.chunks == 1) return {&shape, slowest(work, layer_times, cut)};
     Duration all{};
     for (const DeviceId device : all_ids<DeviceId>(shape.depth))
-      all += work.of(device, cut, layer_times);
-    return {&shape, all / shape.depth};
+      all += work.of(device, cut, layer_times) / shape.depth;
+    return {&shape, all};
   }
 
   static int devices_of(const Shape& shape) { return shape.depth * shape.width; }

@@ -43,7 +43,7 @@ Scenarios::Scenarios(const Program& program, const CostTable& costs, const Uncer
         fmt::format("an op of {:.3g} s takes too long for a scenario: at most {:.0f} s",
                     longest * 1e-9, static_cast<double>(noise::Jitter::kLongest) * 1e-9));
   }
-  const std::optional<SteadyState> steady = find_steady_state(program, costs);
+  const std::optional<SteadyState> steady = find_steady_state(program, compiled_, costs);
   if (!steady) {
     throw InputError(
         "scenarios begin in the steady state of the run without noise, and none was found");

@@ -3,7 +3,49 @@
 #include <algorithm>
 #include <ranges>
 
+#include "core/base/error.h"
+
 namespace tandem {
+
+static constexpr std::int64_t kClock = std::numeric_limits<std::int64_t>::max() / 2;
+
+[[noreturn]] static void refuse_length() {
+  throw InputError(
+      "the run is too long to count in nanoseconds (292 years): fewer batches, or smaller costs");
+}
+
+/// From the first start of a body to its last end where no other body overlaps it.
+static long double body_alone(const Program& program, const CostTable& costs) {
+  Table<InstructionId, long double> end(program.size());
+  Table<LaneId, long double> free(program.lanes().size());
+  long double last = 0.0L;
+  for (const InstructionId id : program.order()) {
+    const Instruction& instruction = program[id];
+    long double start = 0.0L;
+    for (const LaneId lane : program.lanes(instruction)) start = std::max(start, free[lane]);
+    for (const Wait& wait : program.waits(instruction)) {
+      if (wait.lag == 0) start = std::max(start, end[wait.producer]);
+    }
+    end[id] = start + static_cast<long double>(costs[instruction.cost].count());
+    for (const LaneId lane : program.lanes(instruction)) free[lane] = end[id];
+    last = std::max(last, end[id]);
+  }
+  return last;
+}
+
+/// body_alone(), or the work of all devices where that is quicker to say and little enough.
+static std::int64_t longest_body(const Program& program, const CompiledProgram& compiled,
+                                 const CostTable& costs) {
+  constexpr long double kLittle = 0x1p50L;  // 13 days
+  long double longest = 1.0L;
+  for (const CostId cost : ids(costs)) {
+    longest += static_cast<long double>(costs[cost].count()) *
+               static_cast<long double>(compiled.counts()[index(cost)]);
+  }
+  if (longest > kLittle) longest = std::max(1.0L, body_alone(program, costs));
+  if (longest >= static_cast<long double>(kClock)) refuse_length();
+  return static_cast<std::int64_t>(longest);
+}
 
 /// Adds what an op of a compute lane is to its device.
 static void add_work(const CostKey& key, Duration time, DeviceTallies& tallies) {
@@ -22,7 +64,9 @@ CompiledRun::CompiledRun(const Program& program, const CompiledProgram& compiled
       exposed_(compiled.devices(), 0),
       tallies_(compiled.devices()),
       of_body_(compiled.devices()),
-      body_(-std::int64_t{program.ramp()} - 1) {
+      alone_(longest_body(program, compiled, costs)),
+      held_until_(-std::int64_t{program.ramp()} - 1),
+      body_(held_until_) {
   for (const CostId cost : ids(costs)) {
     const CostKey& key = program.cost_keys()[cost];
     add_work(key, costs[cost] * compiled.compute_counts()[index(cost)], of_body_);
@@ -33,13 +77,23 @@ bool CompiledRun::can_run_compiled(std::int64_t body, std::int64_t batches) cons
   return body >= 0 && (body < batches - program_->ramp() || compiled_->can_switch_off());
 }
 
+std::int64_t CompiledRun::latest() const {
+  return state().empty() ? 0 : *std::ranges::max_element(state());
+}
+
+bool CompiledRun::holds(std::int64_t bodies) {
+  if (body_ + bodies > held_until_) held_until_ = body_ + (kClock - latest()) / alone_;
+  return body_ + bodies <= held_until_;
+}
+
 void CompiledRun::run_to(std::int64_t last, std::int64_t batches, bool tally) {
   while (body_ < last) {
+    if (!can_go_on()) refuse_length();
     if (can_run_compiled(body_ + 1, batches)) {
       run_compiled(batches, tally);
     } else {
       std::int64_t part = body_ + 1;
-      while (part < last && !can_run_compiled(part + 1, batches)) ++part;
+      while (part < last && !can_run_compiled(part + 1, batches) && holds(part + 1 - body_)) ++part;
       run_issued(part, batches);
     }
   }
@@ -100,6 +154,7 @@ void CompiledRun::run_issued(std::int64_t last, std::int64_t batches) {
 
 void CompiledRun::skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
                        const DeviceTallies& per_cycle) {
+  if (advance.count() > 0 && cycles > (kClock - latest()) / advance.count()) refuse_length();
   const Duration all = advance * cycles;
   for (std::size_t i = 0; i < compiled_->carry_over().size(); ++i) values_[i] += all.count();
   for (const DeviceId device : ids(tallies_)) {
@@ -110,6 +165,7 @@ void CompiledRun::skip(std::int64_t cycles, std::int64_t bodies, Duration advanc
     of.last_end += all;
   }
   body_ += cycles * bodies;
+  held_until_ = body_;
 }
 
 }  // namespace tandem

@@ -63,30 +63,17 @@ std::optional<SteadyState> CycleFinder::after(std::int64_t body,
   return std::nullopt;
 }
 
-std::int64_t last_body_in_range(const Program& program, const CompiledProgram& compiled,
-                                const CostTable& costs) {
-  long double one_body = 1.0L;
-  for (const CostId cost : ids(costs)) {
-    one_body += static_cast<long double>(costs[cost].count()) *
-                static_cast<long double>(compiled.counts()[index(cost)]);
-  }
-  constexpr auto kEnd = static_cast<long double>(std::numeric_limits<std::int64_t>::max() / 2);
-  const auto bodies = static_cast<std::int64_t>(kEnd / one_body);
-  return std::min(bodies, CompiledRun::kEndless) - 2 * program.ramp() - 1;
-}
-
-std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
-                                             std::int64_t most_instances) {
-  const CompiledProgram compiled(program);
-  const std::int64_t last = last_body_in_range(program, compiled, costs);
+std::optional<SteadyState> find_steady_state(const Program& program,
+                                             const CompiledProgram& compiled,
+                                             const CostTable& costs, std::int64_t most_instances) {
   CompiledRun run(program, compiled, costs);
   CycleFinder finder;
   const auto size = static_cast<std::int64_t>(program.size());
-  while (run.body() < last && (run.body() + program.ramp() + 1) * size < most_instances) {
+  while (run.can_go_on() && (run.body() + program.ramp() + 1) * size < most_instances) {
     keep_going();
-    run.run_to(run.body() + 1, CompiledRun::kEndless, true);
+    run.run_to(run.body() + 1, CompiledRun::kEndless, false);
     if (run.body() < 0) continue;
-    if (auto steady = finder.after(run.body(), run.state(), run.tallies())) return steady;
+    if (auto steady = finder.after(run.body(), run.state(), {})) return steady;
     if (finder.gave_up()) break;
   }
   return std::nullopt;

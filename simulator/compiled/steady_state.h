@@ -55,15 +55,12 @@ class CycleFinder {
 /// Instances that a search for the steady state runs before it gives up: seconds.
 inline constexpr std::int64_t kMostInstances = 1'000'000'000;
 
-/// The last body of an endless run that the clock can hold even if all instructions ran one after
-/// another.
-std::int64_t last_body_in_range(const Program& program, const CompiledProgram& compiled,
-                                const CostTable& costs);
-
 /// The steady state of an endless run; empty when none shows within `most_instances` and
 /// CycleFinder::kMostBodies (lanes that advance at different rates forever, or a longer transient),
-/// or before the clock ends.
-std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
+/// or before the clock ends. Without tallies. `compiled` is made of `program`.
+std::optional<SteadyState> find_steady_state(const Program& program,
+                                             const CompiledProgram& compiled,
+                                             const CostTable& costs,
                                              std::int64_t most_instances = kMostInstances);
 
 }  // namespace tandem

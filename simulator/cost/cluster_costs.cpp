@@ -4,8 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <map>
-#include <set>
+#include <span>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,20 +20,15 @@ namespace {
 
 Duration duration_of(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
-/// For each group the time to sum `bytes` of it: by measured constants where there are any.
-std::vector<Duration> all_reduce(const ClusterLayout& layout,
-                                 const std::vector<std::vector<DeviceId>>& groups,
-                                 const std::vector<Bytes>& bytes,
+/// The time of each to sum `bytes`: by measured constants where there are any.
+std::vector<Duration> all_reduce(const std::vector<ClusterLayout::SumWays>& sums,
+                                 const std::vector<Bytes>& bytes, const DeviceSpec& device,
                                  const AnalyticAssumptions& assumptions) {
-  if (!assumptions.collectives) {
-    return layout.all_reduce(groups, bytes,
-                             constants_of(assumptions, layout.cluster()[groups.front().front()]));
-  }
+  if (!assumptions.collectives)
+    return ClusterLayout::all_reduce(sums, bytes, constants_of(assumptions, device));
   std::vector<Duration> times;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    times.push_back(
-        all_reduce_time(*assumptions.collectives, group_of(layout.cluster(), groups[i]), bytes[i]));
-  }
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    times.push_back(all_reduce_time(*assumptions.collectives, sums[i].group, bytes[i]));
   return times;
 }
 
@@ -42,18 +38,11 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
                                   const AnalyticAssumptions& assumptions) {
   std::vector<Duration> slowest(layout.depth());
   if (layout.tensor() == 1) return slowest;
-  std::vector<std::vector<DeviceId>> groups;
-  for (std::size_t device = 0; device < layout.depth(); ++device) {
-    for (std::size_t replica = 0; replica < layout.width(); ++replica) {
-      groups.emplace_back();
-      for (std::size_t member = 0; member < layout.tensor(); ++member)
-        groups.back().push_back(layout.at(id_at<DeviceId>(device), replica, member));
-    }
-  }
+  const auto& sums = layout.tensor_sums();
   const Bytes boundary =
       boundary_bytes(plan.model, plan.microbatch_size, bytes_of(assumptions.format));
-  const auto times =
-      all_reduce(layout, groups, std::vector<Bytes>(groups.size(), boundary), assumptions);
+  const auto times = all_reduce(sums, std::vector<Bytes>(sums.size(), boundary),
+                                layout.first_device(), assumptions);
   for (std::size_t i = 0; i < times.size(); ++i) {
     Duration& most = slowest[i / layout.width()];
     most = std::max(most, times[i]);
@@ -76,24 +65,20 @@ static LayerTimes layer_times(const Plan& plan, const DeviceSpec& device,
 ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                              const AnalyticAssumptions& assumptions)
     : tensor_sums_(tensor_sums(plan, layout, assumptions)), of_device_(layout.depth()) {
-  std::map<std::pair<std::string, Duration>, std::size_t> known;
+  std::map<std::pair<const DeviceSpec*, Duration>, std::size_t> known;
+  const std::string& only = layout.first_device().name;
   for (const DeviceId device : ids(of_device_)) {
     const Duration sum = tensor_sums_[index(device)];
-    std::set<std::size_t> kinds;
-    for (std::size_t replica = 0; replica < layout.width(); ++replica) {
-      for (std::size_t member = 0; member < layout.tensor(); ++member) {
-        const DeviceSpec& spec = layout.cluster()[layout.at(device, replica, member)];
-        if (assumptions.measured && !known.empty() && known.begin()->first.first != spec.name) {
-          throw InputError(fmt::format("a profile is of one kind of device: {} has {} and {}",
-                                       layout.cluster().name(), known.begin()->first.first,
-                                       spec.name));
-        }
-        const auto [place, first] = known.try_emplace({spec.name, sum}, kinds_.size());
-        if (first) kinds_.push_back(layer_times(plan, spec, assumptions, sum));
-        kinds.insert(place->second);
+    for (const DeviceSpec* kind : layout.kinds(device)) {
+      if (assumptions.measured && kind->name != only) {
+        throw InputError(fmt::format("a profile is of one kind of device: {} has {} and {}",
+                                     layout.cluster().name(), only, kind->name));
       }
+      const auto [place, first] = known.try_emplace({kind, sum}, kinds_.size());
+      if (first) kinds_.push_back(layer_times(plan, *kind, assumptions, sum));
+      of_device_[device].push_back(place->second);
     }
-    of_device_[device].assign(kinds.begin(), kinds.end());
+    std::ranges::sort(of_device_[device]);
   }
 }
 
@@ -167,23 +152,35 @@ class Pricing {
   }
 
   void price_stages() {
-    const std::int32_t shards = optimizer_shards(plan_, assumptions_);
+    const std::vector<LayerKind> kinds = layers_of(plan_.model);
+    const auto kinds_in = [&](LayerRange range) {
+      return std::span(kinds).subspan(static_cast<std::size_t>(range.first),
+                                      static_cast<std::size_t>(range.last - range.first));
+    };
+    const LayerTimes* before = nullptr;
+    StageTimes slowest;
+    std::vector<StageTimes> each;
+    StageBytes bytes;
     for (const StageId stage : all_ids<StageId>(placement_.stages())) {
       const LayerRange range = plan_.stages[index(stage)];
       const LayerTimes& layers = slowest_layers(stage, range);
-      StageTimes slowest = layers.of(range);
-      // Stages of one device share what it does for a batch.
-      const std::int64_t stages =
-          (std::ssize(placement_.device) + placement_.devices - 1) / placement_.devices;
-      slowest.update /= shards;
-      for (StageTimes& layer : layers.each_of(range)) {
-        layer.update /= shards;
-        costs_.layers.push_back(layer);
+      // Most stages are like the one before.
+      if (std::exchange(before, &layers) != &layers ||
+          !std::ranges::equal(kinds_in(range), kinds_in(plan_.stages[index(stage) - 1]))) {
+        slowest = layers.of(range);
+        each = layers.each_of(range);
+        const std::int32_t shards = optimizer_shards(plan_, assumptions_);
+        slowest.update /= shards;
+        for (StageTimes& layer : each) layer.update /= shards;
+        // Stages of one device share what it does for a batch.
+        const std::int64_t stages =
+            (std::ssize(placement_.device) + placement_.devices - 1) / placement_.devices;
+        if (!assumptions_.measured) slowest.update += duration_of(constants_.batch_s) / stages;
+        bytes = analytic_stage_bytes(plan_.model, range, plan_.microbatch_size, plan_.optimizer,
+                                     plan_.request.recompute, assumptions_);
       }
-      if (!assumptions_.measured) slowest.update += duration_of(constants_.batch_s) / stages;
-      bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
-                                            plan_.optimizer, plan_.request.recompute,
-                                            assumptions_));
+      costs_.layers.insert(costs_.layers.end(), each.begin(), each.end());
+      bytes_.push_back(bytes);
       if (!placement_.partner.empty()) {
         const DeviceId device = placement_.device[placement_.replicas_of(stage).front()];
         slowest.move =
@@ -195,17 +192,12 @@ class Pricing {
   }
 
   void price_sums() {
-    std::vector<std::vector<DeviceId>> groups;
     std::vector<Bytes> gradients;
-    Bytes most = 0;
-    for (const StageId stage : all_ids<StageId>(placement_.stages())) {
-      for (std::size_t member = 0; member < layout_.tensor(); ++member) {
-        groups.push_back(layout_.holders(placement_, stage, member));
-        gradients.push_back(bytes_[index(stage)][SlotKind::gradients]);
-      }
-      most = std::max(most, gradients.back());
-    }
-    const auto times = all_reduce(layout_, groups, gradients, assumptions_);
+    for (const StageBytes& stage : bytes_)
+      gradients.insert(gradients.end(), layout_.tensor(), stage[SlotKind::gradients]);
+    const Bytes most = *std::ranges::max_element(gradients);
+    const auto& sums = layout_.gradient_sums(placement_);
+    const auto times = all_reduce(sums, gradients, layout_.first_device(), assumptions_);
     for (std::size_t i = 0; i < times.size(); ++i) {
       Duration& reduce = costs_.stages[id_at<StageId>(i / layout_.tensor())].reduce;
       reduce = std::max(reduce, times[i]);

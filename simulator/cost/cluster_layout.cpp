@@ -72,8 +72,20 @@ ClusterLayout::ClusterLayout(const Cluster& cluster, std::size_t width, std::siz
 
 ClusterLayout::ClusterLayout(std::shared_ptr<ClusterWays> ways, std::size_t width,
                              std::size_t depth, DeviceOrder order, std::size_t tensor)
-    : ways_(std::move(ways)), width_(width), depth_(depth), tensor_(tensor), order_(order) {
+    : ways_(std::move(ways)),
+      width_(width),
+      depth_(depth),
+      tensor_(tensor),
+      order_(order),
+      kinds_(depth) {
   TANDEM_CHECK(width * depth * tensor <= cluster().size(), width, depth, tensor, cluster().size());
+  for (const DeviceId device : ids(kinds_)) {
+    for (std::size_t one = 0; one < width * tensor; ++one) {
+      const DeviceSpec* kind = &cluster()[at(device, one / tensor, one % tensor)];
+      if (std::ranges::find(kinds_[device], kind) == kinds_[device].end())
+        kinds_[device].push_back(kind);
+    }
+  }
 }
 
 DeviceId ClusterLayout::at(DeviceId device, std::size_t replica, std::size_t member) const {
@@ -164,9 +176,33 @@ Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
   return longest;
 }
 
-const std::vector<ClusterLayout::SumWays>& ClusterLayout::sum_ways(const Groups& groups) const {
-  const auto [place, unknown] = sums_.try_emplace(groups);
+const std::vector<ClusterLayout::SumWays>& ClusterLayout::tensor_sums() const {
+  if (!tensor_sums_.empty()) return tensor_sums_;
+  Groups groups;
+  for (const DeviceId device : ids(kinds_)) {
+    for (std::size_t replica = 0; replica < width_; ++replica) {
+      groups.emplace_back();
+      for (std::size_t member = 0; member < tensor_; ++member)
+        groups.back().push_back(at(device, replica, member));
+    }
+  }
+  return tensor_sums_ = sum_ways(groups);
+}
+
+const std::vector<ClusterLayout::SumWays>& ClusterLayout::gradient_sums(
+    const Placement& placement) const {
+  const auto [place, unknown] =
+      gradient_sums_.try_emplace(std::pair(placement.device.rows(), placement.stage.rows()));
   if (!unknown) return place->second;
+  Groups groups;
+  for (const StageId stage : all_ids<StageId>(placement.stages())) {
+    for (std::size_t member = 0; member < tensor_; ++member)
+      groups.push_back(holders(placement, stage, member));
+  }
+  return place->second = sum_ways(groups);
+}
+
+std::vector<ClusterLayout::SumWays> ClusterLayout::sum_ways(const Groups& groups) const {
   // Stages of one group take turns.
   std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
   Load load;
@@ -179,6 +215,7 @@ const std::vector<ClusterLayout::SumWays>& ClusterLayout::sum_ways(const Groups&
         add_load(load, route, 1.0 / static_cast<double>(ring->second.size()));
     }
   }
+  std::vector<SumWays> all;
   for (const std::vector<DeviceId>& group : groups) {
     SumWays ways{.group = group_of(cluster(), group), .ways = {}};
     for (const std::vector<Route>& ring : known.at(group)) {
@@ -188,25 +225,28 @@ const std::vector<ClusterLayout::SumWays>& ClusterLayout::sum_ways(const Groups&
         way.latency_s = std::max(way.latency_s, to_seconds(route.latency));
       }
     }
-    place->second.push_back(ways);
+    all.push_back(ways);
   }
-  return place->second;
+  return all;
 }
 
-std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<DeviceId>>& groups,
+std::vector<Duration> ClusterLayout::all_reduce(const std::vector<SumWays>& sums,
                                                 const std::vector<Bytes>& bytes,
-                                                const Calibration& constants) const {
-  const std::vector<SumWays>& all = sum_ways(groups);
+                                                const Calibration& constants) {
   std::vector<Duration> times;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    CollectiveWays ways = all[i].ways;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (i > 0 && bytes[i] == bytes[i - 1] && sums[i] == sums[i - 1]) {
+      times.push_back(times.back());
+      continue;
+    }
+    CollectiveWays ways = sums[i].ways;
     ways.within.bytes_per_s *= constants.link_fraction;
     ways.between.bytes_per_s *= constants.network_fraction;
     ways.protocol_s = constants.protocol_s;
     // It sends a flag beside each word by few channels: the constant is that of fast links.
     const double slowest = std::min(ways.within.bytes_per_s, ways.between.bytes_per_s);
     ways.low_latency_bytes_per_s = std::min(constants.low_latency_bytes_per_s, 0.1 * slowest);
-    times.push_back(all_reduce_time(ways, all[i].group, bytes[i]));
+    times.push_back(all_reduce_time(ways, sums[i].group, bytes[i]));
   }
   return times;
 }

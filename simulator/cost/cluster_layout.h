@@ -57,6 +57,8 @@ class ClusterLayout {
   DeviceId at(DeviceId device, std::size_t replica, std::size_t member = 0) const;
 
   const DeviceSpec& first_device() const { return cluster()[at(DeviceId{}, 0)]; }
+  /// Those of the devices that stand for one of the plan, each once.
+  const std::vector<const DeviceSpec*>& kinds(DeviceId device) const { return kinds_[device]; }
 
   /// The least memory of the devices that stand for one of the plan.
   Bytes memory(DeviceId device) const;
@@ -76,12 +78,26 @@ class ClusterLayout {
   Duration transfer(DeviceId source, DeviceId target, Bytes bytes,
                     const Calibration& constants) const;
 
-  /// For each group of devices, ascending, the time to sum `bytes` of it, all groups at once: links
-  /// that several rings cross are shared equally. The fastest of a ring, a tree and rings over the
-  /// nodes between sums within them (collective_model.h).
-  std::vector<Duration> all_reduce(const std::vector<std::vector<DeviceId>>& groups,
-                                   const std::vector<Bytes>& bytes,
-                                   const Calibration& constants) const;
+  /// What a group's sum gets within its nodes and between them.
+  struct SumWays {
+    CollectiveGroup group;
+    CollectiveWays ways;
+    friend bool operator==(const SumWays&, const SumWays&) = default;
+  };
+  /// For each group of devices, ascending, what it gets when all sum at once: links that several
+  /// rings cross are shared equally.
+  using Groups = std::vector<std::vector<DeviceId>>;
+  std::vector<SumWays> sum_ways(const Groups& groups) const;
+  /// Of those who share the layers of each device of the plan, in each of the pipelines.
+  const std::vector<SumWays>& tensor_sums() const;
+  /// Of those who hold a stage, for each member of a group, stage by stage.
+  const std::vector<SumWays>& gradient_sums(const Placement& placement) const;
+
+  /// The time of each to sum `bytes`. The fastest of a ring, a tree and rings over the nodes
+  /// between sums within them (collective_model.h).
+  static std::vector<Duration> all_reduce(const std::vector<SumWays>& sums,
+                                          const std::vector<Bytes>& bytes,
+                                          const Calibration& constants);
 
  private:
   /// What one of those who send at once gets: bytes a second, and how long the first of them takes.
@@ -91,25 +107,19 @@ class ClusterLayout {
     bool between_nodes = false;
     friend auto operator<=>(const Share&, const Share&) = default;
   };
-  /// What a group's sum gets within its nodes and between them.
-  struct SumWays {
-    CollectiveGroup group;
-    CollectiveWays ways;
-  };
-  using Groups = std::vector<std::vector<DeviceId>>;
-
   const Route& way(DeviceId from, DeviceId to) const { return ways_->between(from, to); }
   /// Of all pipelines and members of groups, without repeats.
   const std::vector<Share>& shares(DeviceId source, DeviceId target) const;
-  /// Of each group, around its rings.
-  const std::vector<SumWays>& sum_ways(const Groups& groups) const;
 
   std::shared_ptr<ClusterWays> ways_;
   std::size_t width_, depth_, tensor_;
   DeviceOrder order_;
+  Table<DeviceId, std::vector<const DeviceSpec*>> kinds_;
   // Looked for once and kept, for prices are asked again with other assumptions.
   mutable std::map<std::pair<DeviceId, DeviceId>, std::vector<Share>> transfers_;
-  mutable std::map<Groups, std::vector<SumWays>> sums_;
+  mutable std::vector<SumWays> tensor_sums_;
+  mutable std::map<std::pair<std::vector<DeviceId>, std::vector<StageId>>, std::vector<SumWays>>
+      gradient_sums_;
 };
 
 /// Who of a cluster's nodes sums; devices ascending.

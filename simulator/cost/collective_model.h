@@ -16,6 +16,7 @@ namespace tandem {
 struct CollectiveWay {
   double bytes_per_s = std::numeric_limits<double>::infinity();
   double latency_s = 0.0;
+  friend bool operator==(const CollectiveWay&, const CollectiveWay&) = default;
 };
 
 struct CollectiveWays {
@@ -27,6 +28,7 @@ struct CollectiveWays {
   double protocol_s = 0.0;
   /// Of a message, by the protocol that waits for nothing; 0: there is none.
   double low_latency_bytes_per_s = 0.0;
+  friend bool operator==(const CollectiveWays&, const CollectiveWays&) = default;
 };
 
 /// Those of measured constants for a group.

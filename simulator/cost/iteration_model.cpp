@@ -73,7 +73,11 @@ double IterationModel::seconds(std::size_t row, const AnalyticAssumptions& assum
       price(program,
             cost_model(program.placement(), cluster_costs(one.plan, program.placement(),
                                                           *one.layout, of_row(row, assumptions))));
-  return simulated_period_s(program, one.lowered->compiled, prices);
+  constexpr std::size_t kMostKept = 2 * kCalibrationConstants.size();
+  if (one.seconds.size() > kMostKept) one.seconds.clear();
+  const auto [place, fresh] = one.seconds.try_emplace(prices.rows(), 0.0);
+  if (fresh) place->second = simulated_period_s(program, one.lowered->compiled, prices);
+  return place->second;
 }
 
 }  // namespace tandem

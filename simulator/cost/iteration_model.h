@@ -24,6 +24,7 @@ namespace tandem {
 /// with the last. REQUIRES: no more stages than blocks.
 std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t depth);
 
+/// To be used by one thread.
 class IterationModel {
  public:
   /// The schedules have a norm of all gradients, as Megatron's clipping asks. Of the assumptions
@@ -58,6 +59,8 @@ class IterationModel {
     std::int32_t tensor = 1;
     const Lowered* lowered = nullptr;
     const ClusterLayout* layout = nullptr;
+    /// Of the last prices: most constants matter to some rows alone.
+    mutable std::map<std::vector<Duration>, double> seconds = {};
   };
   using Shape = std::tuple<std::size_t, std::size_t, std::size_t>;  // width, depth, tensor
   using Loop = std::tuple<std::string, std::size_t, std::size_t, std::int32_t, Recompute>;

@@ -16,22 +16,21 @@ void add_recomputation(Duration again, StageTimes& times) {
 LayerTimes::LayerTimes(const ModelSpec& model, const std::vector<StageTimes>& layers,
                        Recompute recompute, Duration overhead)
     : model_(model), recompute_(recompute), overhead_(overhead) {
+  sums_.reserve(layers.size() + 1);
   sums_.emplace_back();
   for (const StageTimes& times : layers) {
     StageTimes sum = sums_.back();
     for (const auto time : kOpTimes) sum.*time += times.*time;
     sums_.push_back(sum);
   }
-  const auto count = static_cast<std::int32_t>(layers.size());
-  std::vector<bool> in_block(layers.size());
-  for (const LayerRange block : recomputed_layers(model, {0, count}, Recompute::full)) {
-    for (std::int32_t layer = block.first; layer < block.last; ++layer)
-      in_block[static_cast<std::size_t>(layer)] = true;
-  }
+  const std::vector<LayerKind> kinds = layers_of(model);
+  blocks_again_.reserve(layers.size() + 1);
   blocks_again_.emplace_back();
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    blocks_again_.push_back(blocks_again_.back() +
-                            (in_block[i] ? layers[i].recompute : Duration{}));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool in_block = kinds[i] == LayerKind::attention || kinds[i] == LayerKind::mlp ||
+                          kinds[i] == LayerKind::linear;
+    blocks_again_.push_back(blocks_again_.back() + (in_block ? layers[i].recompute : Duration{}));
+  }
 }
 
 StageTimes LayerTimes::sum(LayerRange range) const {

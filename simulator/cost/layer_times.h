@@ -40,7 +40,9 @@ LayerTimes times_of_layers(const ModelSpec& model, TimesOf times_of, Recompute r
                            Duration overhead = {}) {
   std::array<std::optional<StageTimes>, kLayerKinds> known;
   std::vector<StageTimes> layers;
-  for (const LayerKind kind : layers_of(model)) {
+  const std::vector<LayerKind> kinds = layers_of(model);
+  layers.reserve(kinds.size());
+  for (const LayerKind kind : kinds) {
     std::optional<StageTimes>& times = known[static_cast<std::size_t>(kind)];
     if (!times) times = times_of(kind);
     layers.push_back(*times);

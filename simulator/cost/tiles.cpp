@@ -34,10 +34,10 @@ double tile_waste(const ProductShape& shape, double count, std::int32_t multipro
         count * std::ceil(shape.rows / tile.rows) * std::ceil(shape.columns / tile.columns);
     for (const double split : kSplits) {
       if (split > 1.0 && shape.depth / split < kLeastDepth) break;
-      const double waves = std::ceil(tiles * split / multiprocessors);
-      const double work =
-          waves * multiprocessors * tile.rows * tile.columns * (shape.depth / split + kEnds);
-      least = std::min(least, work / tile.reached * (split > 1.0 ? kSplitCost : 1.0));
+      const double each = tile.rows * tile.columns * (shape.depth / split + kEnds) / tile.reached *
+                          (split > 1.0 ? kSplitCost : 1.0);
+      if (tiles * split * each >= least) continue;  // without a last wave that is part empty
+      least = std::min(least, std::ceil(tiles * split / multiprocessors) * multiprocessors * each);
     }
   }
   return least / (count * shape.rows * shape.columns * shape.depth);

@@ -97,10 +97,13 @@ TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
             "1.1e+12 bytes at 5 bytes a second would take 2.2e+11 s: expected at most a day");
   EXPECT_EQ(
       error([&] {
-        layout.all_reduce({{d(0), d(2)}}, {1'000'000}, at(1.0));
+        layout.all_reduce(layout.sum_ways({{d(0), d(2)}}), {1'000'000}, at(1.0));
       }),
       "an all-reduce of 1000000 bytes over 2 devices would take 1e+05 s: expected at most a day");
-  EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {100'000}, at(1.0)); }), "nothing");
+  EXPECT_EQ(error([&] {
+              layout.all_reduce(layout.sum_ways({{d(0), d(2)}}), {100'000}, at(1.0));
+            }),
+            "nothing");
 }
 
 TEST(ClusterLayout, LargeNodesHaveNoMoreRingsThanChannels) {
@@ -122,7 +125,7 @@ TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
   const Cluster cluster(two_nodes());
   const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
   const auto sum = [&](const ClusterLayout& of, std::vector<std::vector<DeviceId>> groups) {
-    return of.all_reduce(groups, std::vector<Bytes>(groups.size(), 100), at(1.0));
+    return of.all_reduce(of.sum_ways(groups), std::vector<Bytes>(groups.size(), 100), at(1.0));
   };
   // Within nodes: 2 (n - 1) / n of the bytes, 1 s.
   EXPECT_EQ(sum(layout, {{d(0), d(1)}, {d(2), d(3)}}), std::vector<Duration>(2, seconds(1)));
@@ -150,7 +153,7 @@ TEST(ClusterLayout, RingsGoBothWays) {
   const ClusterLayout layout(mesh, 8, 1, DeviceOrder::replicas_first);
   std::vector<DeviceId> all;
   for (std::size_t i = 0; i < 8; ++i) all.push_back(d(i));
-  const auto times = layout.all_reduce({all}, {800'000'000}, at(1.0));
+  const auto times = layout.all_reduce(layout.sum_ways({all}), {800'000'000}, at(1.0));
   EXPECT_EQ(times[0], microseconds(14'000) + 14 * std::chrono::nanoseconds(3400));
 }
 

@@ -217,7 +217,8 @@ TEST(Simulate, RefusesRunsThatOutlastTheClock) {
   };
   constexpr std::int64_t kYear = 31'536'000'000'000'000;
   EXPECT_NO_THROW(run(kYear / 100, 10));
-  EXPECT_THROW(run(kYear, 10), InputError);
+  EXPECT_EQ(run(kYear, 10).makespan.count(), (10 * 6 + 3) * 2 * kYear);
+  EXPECT_THROW(run(kYear, 12), InputError);
   EXPECT_THROW(run(1'000'000, 1'000'000'000'000), InputError);
   EXPECT_THROW(run(0, std::numeric_limits<std::int64_t>::max()), InputError);
   EXPECT_EQ(run(0, std::numeric_limits<std::int64_t>::max() / 100).makespan.count(), 0);
@@ -232,6 +233,30 @@ TEST(Simulate, CountsYearsOfManyDevices) {
   EXPECT_EQ(run(1000).makespan.count(), 1000 * kBatch);
   EXPECT_EQ(run(1000).devices[DeviceId{0}].busy.count(), 1000 * 64 * 2 * kOp);
   EXPECT_THROW(run(2000), InputError);
+}
+
+/// Bodies overlap: alone, one takes 31 turns, in the run 16.
+TEST(Simulate, CountsYearsOfOverlappingBodies) {
+  constexpr std::int64_t kOp = 10'000'000'000'000, kBatch = 16 * 2 * kOp;
+  const auto run = [](std::int64_t batches) {
+    return simulated(pipeline("2bw", 16, 16), {.forward = kOp, .backward = kOp}, batches);
+  };
+  EXPECT_EQ(run(14'000).makespan - run(10).makespan, Duration(13'990 * kBatch));
+  EXPECT_THROW(run(15'000), InputError);
+}
+
+/// It repeats after more batches than the work of all devices, one after another, leaves room for.
+TEST(Simulate, FindsThePeriodOfLongBatchesOnManyDevices) {
+  const auto run = [](std::int64_t millisecond) {
+    return simulated(
+        pipeline("2bw", 17, 19),
+        {.forward = 10 * millisecond, .backward = 20 * millisecond, .transfer = millisecond});
+  };
+  const SimulationResult usual = run(1'000'000), longer = run(50'000'000'000'000);
+  EXPECT_EQ(usual.cycle_batches, 17);
+  EXPECT_TRUE(longer.exact_cycle);
+  EXPECT_EQ(longer.cycle_batches, usual.cycle_batches);
+  EXPECT_EQ(longer.cycle, 50'000'000 * usual.cycle);
 }
 
 }  // namespace

@@ -23,12 +23,12 @@ TEST(SteadyState, RepeatsEverySeveralBatchesWhenMicrobatchesDoNotDivide) {
   // F 1 ms, B 2 ms, delay 0.1 ms.
   const PlainCosts costs{.forward = 1'000'000, .backward = 2'000'000, .transfer = 100'000};
   const Program four = program_of(pipeline("2bw", 4, 6));
-  const auto two = find_steady_state(four, plain_costs(four, costs));
+  const auto two = find_steady_state(four, CompiledProgram(four), plain_costs(four, costs));
   ASSERT_TRUE(two);
   EXPECT_EQ(two->cycle_batches, 2);
   EXPECT_EQ(two->cycle.count(), 2 * 18'900'000);
   const Program five = program_of(pipeline("2bw", 5, 7));
-  const auto each_five = find_steady_state(five, plain_costs(five, costs));
+  const auto each_five = find_steady_state(five, CompiledProgram(five), plain_costs(five, costs));
   ASSERT_TRUE(each_five);
   EXPECT_EQ(each_five->cycle_batches, 5);
   EXPECT_EQ(each_five->cycle.count(), 5 * 22'120'000);
@@ -37,7 +37,8 @@ TEST(SteadyState, RepeatsEverySeveralBatchesWhenMicrobatchesDoNotDivide) {
 TEST(SteadyState, IsReachedAtOnceByFlushedSchedules) {
   for (const char* flushed : {"model-parallel", "gpipe", "1f1b", "1f1b-v"}) {
     const Program program = program_of(pipeline(flushed, 3, 5));
-    const auto steady = find_steady_state(program, random_costs(program, 1, Spread::wide));
+    const auto steady = find_steady_state(program, CompiledProgram(program),
+                                          random_costs(program, 1, Spread::wide));
     ASSERT_TRUE(steady);
     EXPECT_EQ(steady->cycle_batches, 1) << flushed;
     EXPECT_EQ(steady->from_batch, 1) << flushed;
@@ -57,7 +58,7 @@ TEST(SteadyState, EqualsTheMaximumCycleRatioOn2BW) {
     const Program program = program_of(wanted, lanes);
     const CostTable costs =
         random_costs(program, random(), i % 4 == 0 ? Spread::wide : Spread::near_equal);
-    const auto steady = find_steady_state(program, costs);
+    const auto steady = find_steady_state(program, CompiledProgram(program), costs);
     ASSERT_TRUE(steady) << wanted.name();
     const double ratio = maximum_cycle_ratio(program, costs);
     EXPECT_NEAR(steady_period(*steady), ratio, 1e-9 * ratio) << wanted.name() << " " << i;
@@ -73,7 +74,7 @@ TEST_P(EverySchedulesPeriod, EqualsTheMaximumCycleRatio) {
     const Program program = program_of(wanted);
     for (const Spread spread : {Spread::wide, Spread::tiny}) {
       const CostTable costs = random_costs(program, 3, spread);
-      const auto steady = find_steady_state(program, costs);
+      const auto steady = find_steady_state(program, CompiledProgram(program), costs);
       ASSERT_TRUE(steady) << wanted.name();
       EXPECT_NEAR(steady_period(*steady), maximum_cycle_ratio(program, costs), 1e-6)
           << wanted.name();
@@ -166,7 +167,7 @@ TEST(SlowDrift, EndsInACycleAfterHalfAMillionBatches) {
     const bool fast = key.kind == OpKind::forward && key.replica == ReplicaId{1};
     return Duration(key.kind == OpKind::forward ? (fast ? 999'999 : 1'000'000) : 2'000'000);
   });
-  EXPECT_FALSE(find_steady_state(program, costs, 1'000'000));
+  EXPECT_FALSE(find_steady_state(program, CompiledProgram(program), costs, 1'000'000));
   const SimulationResult result = simulate(program, costs, {.batches = 3});
   EXPECT_TRUE(result.exact_cycle);
   EXPECT_GT(result.steady_from_batch, 500'000);
