@@ -63,7 +63,7 @@ Json figures_json(const MemoryFigures& figures, DeviceId device) {
 }
 
 Json classes_json(const MemoryByClass& memory) {
-  Json json;
+  Json json = Json::object();  // a null one that runs out of memory as it becomes one can't be freed
   for (const ClassBytes& of : classes(memory)) json[fmt::format("{}_bytes", of.name)] = of.bytes;
   return json;
 }
