@@ -28,7 +28,7 @@ std::int64_t MicrobatchSequence::Ranks::place(std::int64_t microbatch) const {
 MicrobatchSequence::MicrobatchSequence(const Program& program) {
   using Members = Table<ReplicaId, std::vector<bool>>;
   const auto m = static_cast<std::size_t>(program.microbatches());
-  Members all(program.placement().replicas(), std::vector<bool>(m, false)), evicted, stays;
+  Members all(program.placement().replicas(), std::vector<bool>(m, false)), evicted;
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
     const auto residue = static_cast<std::size_t>(op.microbatch) % m;
@@ -41,15 +41,7 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
     for (const std::vector<bool>& of_replica : members) ranks.push_back(Ranks(of_replica));
   };
   rank(all, all_);
-  if (evicted.empty()) return;
-  stays = all;
-  for (const ReplicaId replica : ids(stays)) {
-    for (std::size_t residue = 0; residue < m; ++residue) {
-      if (evicted[replica][residue]) stays[replica][residue] = false;
-    }
-  }
   rank(evicted, evicted_);
-  rank(stays, stays_);
 }
 
 Table<DeviceId, double> peak_held(const Program& program,

@@ -22,7 +22,7 @@ enum class SlotKind : std::uint8_t {
   gradients,  // sum over the microbatches of one update; first weight gradient … update
   stash,      // what forward (or recompute) leaves for the backward; … last gradient op of the
               // microbatch. Stages of a device take its pieces from one pool
-  input,  // activation received from another device; transfer … last gradient op of the microbatch
+  input,   // activation received from another device; transfer … last gradient op of the microbatch
   output,  // activation made here; forward … last gradient op of the microbatch, here and of
            // consumers on this device
   output_gradient,  // gradient received from another device; transfer … last gradient op of the
@@ -33,7 +33,7 @@ enum class SlotKind : std::uint8_t {
   eviction_buffer,  // the stash of a microbatch that is evicted, on the stage's device: forward …
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
-  hosted_stash,  // the same on the partner of the stage's device: evict … load
+  hosted_stash,     // the same on the partner of the stage's device: evict … load
 };
 inline constexpr std::size_t kSlotKinds = 10;
 /// "weights", "output gradient".
@@ -63,10 +63,9 @@ class MicrobatchSequence {
   bool evicts(ReplicaId replica, std::int64_t microbatch) const {
     return !evicted_.empty() && evicted_[replica].has(microbatch);
   }
-  /// The same among the microbatches that are evicted as it is, or are not.
-  std::int64_t among_alike(ReplicaId replica, std::int64_t microbatch) const {
-    if (evicted_.empty()) return (*this)(replica, microbatch);
-    return (evicts(replica, microbatch) ? evicted_ : stays_)[replica].place(microbatch);
+  /// Its place among those. REQUIRES: evicts(replica, microbatch) (checked).
+  std::int64_t among_evicted(ReplicaId replica, std::int64_t microbatch) const {
+    return evicted_[replica].place(microbatch);
   }
 
  private:
@@ -86,8 +85,7 @@ class MicrobatchSequence {
     std::vector<std::int32_t> rank_;  // −1: none of them
     std::int32_t per_batch_ = 0;
   };
-  Table<ReplicaId, Ranks> all_, evicted_,
-      stays_;  // the last two are empty where nothing is evicted
+  Table<ReplicaId, Ranks> all_, evicted_;  // the second is empty where nothing is evicted
 };
 
 /// The slots a run of any length needs. Linear in the program; looks at ramp + a few bodies.

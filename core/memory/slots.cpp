@@ -376,8 +376,8 @@ class SlotCounter {
     };
     while (oldest < now && free()) oldest.advance(m_);
     require(SlotKind::hosted_stash, replica,
-            sequence_.among_alike(replica, number(now)) -
-                sequence_.among_alike(replica, number(oldest)));
+            sequence_.among_evicted(replica, number(now)) -
+                sequence_.among_evicted(replica, number(oldest)));
   }
 
   void take_gradient(ReplicaId replica, const Turn& now, DeviceId device, Turn& oldest) {

@@ -7,8 +7,8 @@
 //                    where the layer computes one (null: not wanted)
 //   backward_input   reads weights, input, stash, output_gradient;
 //                    writes inner_gradient, scratch and input_gradient (empty: not wanted)
-//   backward_weight  reads input, stash, output_gradient, inner_gradient, scratch; adds to
-//   gradients
+//   backward_weight  reads input, stash, output_gradient, inner_gradient, scratch;
+//                    adds to gradients
 // backward_weight may run any time after backward_input of the same microbatch, as long as what it
 // reads is kept. It does not read the first inner_size() elements of the stash: once backward_input
 // has returned, the inner gradient may take their place. The same inputs give the same bits.

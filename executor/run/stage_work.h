@@ -39,7 +39,7 @@ class StageWork {
   }
   /// Where it is with the partner.
   typename SlotRing<B>::Use hosted_stash_of(State& s, std::int64_t microbatch) const {
-    return {s.hosted_stash, run_.sequence.among_alike(s.id, microbatch)};
+    return {s.hosted_stash, run_.sequence.among_evicted(s.id, microbatch)};
   }
 
   void forward(const Instance& instance, Stream& stream) {
@@ -267,8 +267,8 @@ class StageWork {
   }
 
   /// What a neighbour left in a ring of its own, or sent to one of this stage; empty: it has none.
-  std::span<const T> handed_over(State* from, typename State::Ring State::*left, State& s,
-                                 typename State::Ring State::*sent, std::int64_t microbatch,
+  std::span<const T> handed_over(State* from, typename State::Ring State::* left, State& s,
+                                 typename State::Ring State::* sent, std::int64_t microbatch,
                                  std::string_view what) {
     if (from == nullptr) return {};
     if (from->shares_device_with(s)) return (from->*left).held(run_.sequence(from->id, microbatch));

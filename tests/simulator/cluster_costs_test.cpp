@@ -96,13 +96,9 @@ TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
   EXPECT_EQ(error([&] { layout.transfer(d(0), d(1), Bytes{1} << 40, at(1.0)); }),
             "1.1e+12 bytes at 5 bytes a second would take 2.2e+11 s: expected at most a day");
   EXPECT_EQ(
-      error([&] {
-        layout.all_reduce(layout.sum_ways({{d(0), d(2)}}), {1'000'000}, at(1.0));
-      }),
+      error([&] { layout.all_reduce(layout.sum_ways({{d(0), d(2)}}), {1'000'000}, at(1.0)); }),
       "an all-reduce of 1000000 bytes over 2 devices would take 1e+05 s: expected at most a day");
-  EXPECT_EQ(error([&] {
-              layout.all_reduce(layout.sum_ways({{d(0), d(2)}}), {100'000}, at(1.0));
-            }),
+  EXPECT_EQ(error([&] { layout.all_reduce(layout.sum_ways({{d(0), d(2)}}), {100'000}, at(1.0)); }),
             "nothing");
 }
 

@@ -104,14 +104,15 @@ class UsesOfSlots {
     if (op.kind == forward) {
       const Times last = *last_gradient(replica, microbatch);
       const auto again = find(recompute, replica, microbatch);
-      const std::int64_t use = sequence_.among_alike(replica, microbatch);
       if (const auto leaves = find(evict, replica, microbatch)) {
         const Times back = *find(load, replica, microbatch);
         turns_[replica].push_back({span.start, leaves->end});
         turns_[replica].push_back({back.start, last.end});
-        ring(replica, SlotKind::hosted_stash).take(use, leaves->start, back.end);
+        ring(replica, SlotKind::hosted_stash)
+            .take(sequence_.among_evicted(replica, microbatch), leaves->start, back.end);
       } else {
-        ring(replica, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
+        ring(replica, SlotKind::stash)
+            .take(microbatch, again ? again->start : span.start, last.end);
       }
       add_made(SlotKind::output, replica, microbatch, span.start);
     } else if (is_transfer(op.kind) && !moves_stash(op.kind)) {

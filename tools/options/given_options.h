@@ -82,7 +82,7 @@ struct GivenOptions {
 /// What the text of one option says, to be set in any number of GivenOptions.
 using Setting = std::function<void(GivenOptions&)>;
 template <class Member, class Value>
-Setting setting(Member GivenOptions::*member, Value value) {
+Setting setting(Member GivenOptions::* member, Value value) {
   return [member, value = std::move(value)](GivenOptions& given) { given.*member = value; };
 }
 
@@ -95,13 +95,13 @@ struct ScenarioOption {
 
 /// An option whose value is that text, such as a file's name.
 ScenarioOption text_option(std::string flag, std::string argument, std::string help,
-                           std::string GivenOptions::*member,
+                           std::string GivenOptions::* member,
                            Options::Use use = Options::Use::other);
 
 /// One whose value is a whole number from 1 to `most`.
 template <class Number>
 ScenarioOption integer_option(std::string flag, std::string argument, std::string help,
-                              Number GivenOptions::*member, std::int64_t most) {
+                              Number GivenOptions::* member, std::int64_t most) {
   return {std::move(flag), std::move(argument), std::move(help),
           [=](const OptionValue& value) { return setting(member, value.integer(1, most)); }};
 }

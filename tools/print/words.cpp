@@ -63,15 +63,15 @@ Json figures_json(const MemoryFigures& figures, DeviceId device) {
 }
 
 Json classes_json(const MemoryByClass& memory) {
-  Json json = Json::object();  // a null one that runs out of memory as it becomes one can't be freed
+  Json json =
+      Json::object();  // a null one that runs out of memory as it becomes one can't be freed
   for (const ClassBytes& of : classes(memory)) json[fmt::format("{}_bytes", of.name)] = of.bytes;
   return json;
 }
 
 Json stages_json(const Plan& plan) {
-  return array_of(plan.stages, [](const LayerRange& range) -> Json {
-    return {range.first, range.last};
-  });
+  return array_of(plan.stages,
+                  [](const LayerRange& range) -> Json { return {range.first, range.last}; });
 }
 
 }  // namespace tandem::tools
