@@ -61,6 +61,12 @@ concept Backend =
       {
         b.template results<UpdateDecision>(count)
       } -> std::same_as<std::shared_ptr<UpdateDecision[]>>;
+      /// Memory that kernels of all devices write and read, not the host; what is in it at first
+      /// is undefined.
+      { b.template kernel_numbers<double>(count) } -> std::same_as<std::shared_ptr<double[]>>;
+      {
+        b.template kernel_numbers<UpdateDecision>(count)
+      } -> std::same_as<std::shared_ptr<UpdateDecision[]>>;
       /// Device memory from host code, before the run; and in host memory what it holds when all
       /// that the device was given has ended.
       b.write(memory, [](std::span<T>) {});

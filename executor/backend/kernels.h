@@ -104,13 +104,19 @@ struct AttentionBackward {
 };
 
 /// What was decided of an update's gradients: an output of decide(), which steps read. All of it
-/// numbers, for it lies in memory that host and device share.
+/// numbers, for devices pass it on as it lies in memory.
 struct UpdateDecision {
   double norm = 0.0;   // of the gradients, before clipping
   double scale = 1.0;  // factor of the gradients
   double skip = 0.0;   // 1: they are not finite, weights and optimizer state stay
   double steps = 0.0;  // taken so far, this one included if it is not skipped
   double correction1 = 0.0, correction2 = 0.0;  // 1 − βᵗ, t the steps
+};
+
+/// Where the host reads what a decision was, and what it was made of. Null: not wanted.
+struct ShownDecision {
+  double* squares = nullptr;
+  UpdateDecision* decision = nullptr;
 };
 
 /// Numbers of a decision: gradients longer than `most_norm` are scaled to it where it clips.
@@ -207,7 +213,7 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
 
   /// From the sums of squares of the tensors that are decided on together, added in their
   /// order. `before`: the decision on the update before this one; null: this is the first.
-  k.decide(squares, DecideNumbers{}, before, decision);
+  k.decide(squares, DecideNumbers{}, before, decision, ShownDecision{});
   k.step(OptimizerKind{}, StepSpans<T, W>{}, StepNumbers{});
 };
 

@@ -88,6 +88,10 @@ class Backend {
   std::shared_ptr<U[]> results(std::size_t count) {
     return std::make_shared<U[]>(count);
   }
+  template <class U>
+  std::shared_ptr<U[]> kernel_numbers(std::size_t count) {
+    return results<U>(count);
+  }
   template <class U, std::invocable<std::span<U>> Fill>
   void write(std::span<U> memory, const Fill& fill) {
     fill(memory);

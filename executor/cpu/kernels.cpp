@@ -310,8 +310,11 @@ void Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale, 
 
 template <class T>
 void Kernels<T>::decide(std::span<const double> squares, const DecideNumbers& numbers,
-                        const UpdateDecision* before, UpdateDecision* decision) const {
+                        const UpdateDecision* before, UpdateDecision* decision,
+                        const ShownDecision& shown) const {
   *decision = tandem::decide(numbers, squares, before);
+  if (shown.decision != nullptr) *shown.decision = *decision;
+  if (shown.squares != nullptr) std::ranges::copy(squares, shown.squares);
 }
 
 namespace {

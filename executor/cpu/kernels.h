@@ -69,7 +69,8 @@ class Kernels {
                      double* loss) const;
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
-              const UpdateDecision* before, UpdateDecision* decision) const;
+              const UpdateDecision* before, UpdateDecision* decision,
+              const ShownDecision& shown) const;
   void step(OptimizerKind kind, const StepSpans<T>& spans, const StepNumbers& numbers) const;
 
  private:

@@ -11,6 +11,8 @@ FoundLibrary find_nccl() {
   return {.why_absent = "this build has no code for GPUs (CUDA, below, says why)"};
 }
 
+FoundLibrary find_cudnn() { return find_nccl(); }
+
 std::unique_ptr<Trainer> make_cuda_trainer() {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }

@@ -46,8 +46,10 @@ Backend::Backend(BackendSetup setup, Wakeup& wakeup, std::stop_token stop)
       timed_events_([] { return make_event(cudaEventDefault); }) {
   enter();
   clock_ = std::make_shared<EventClock>();
-  for (std::size_t bytes = kFewestPinned; bytes != 0; bytes *= 2)
+  for (std::size_t bytes = kFewestPinned; bytes != 0; bytes *= 2) {
     pinned_.emplace_back([bytes] { return allocate_pinned(bytes); });
+    numbers_.emplace_back([bytes] { return allocate_zeros(static_cast<Bytes>(bytes)); });
+  }
 }
 
 Backend::~Backend() {
@@ -75,18 +77,32 @@ Bytes Backend::workspace_bytes() const {
   return bytes;
 }
 
-std::shared_ptr<std::byte[]> Backend::pinned(std::size_t bytes) {
+namespace {
+
+/// Of the pools, which are a power of two each.
+template <class Memory>
+std::shared_ptr<std::byte[]> lend(std::vector<Pool<Memory>>& pools, std::size_t bytes) {
   const std::size_t size = std::bit_ceil(std::max(bytes, kFewestPinned));
   const std::size_t row =
       static_cast<std::size_t>(std::countr_zero(size) - std::countr_zero(kFewestPinned));
-  const std::shared_ptr<PinnedMemory> lent = pinned_[row].lend();
+  const std::shared_ptr<Memory> lent = pools[row].lend();
   return {lent, lent->get()};
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte[]> Backend::pinned(std::size_t bytes) { return lend(pinned_, bytes); }
+
+std::shared_ptr<std::byte[]> Backend::numbers(std::size_t bytes) {
+  return setup_.is_reached ? lend(numbers_, bytes) : pinned(bytes);
 }
 
 void Backend::upload(std::span<const std::byte> values, void* memory) {
   enter();
   check(cudaMemcpy(memory, values.data(), values.size(), cudaMemcpyHostToDevice),
         "cudaMemcpy to the device");
+  // From pageable memory it returns when all is on its way; streams of ours would not wait.
+  check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
 void Backend::download(const void* memory, std::span<std::byte> values) {

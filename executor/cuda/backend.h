@@ -99,6 +99,8 @@ struct BackendSetup {
   std::shared_ptr<Partition> partition;
   StreamKernels kernels;
   bool keeps_times = true;  // marks: two timed events a piece of work
+  /// Whether kernels of the run's other devices reach this one's memory.
+  bool is_reached = true;
   /// Called while the host waits; throws what has failed. Empty: nothing else can.
   std::function<void()> look = {};
 };
@@ -145,6 +147,12 @@ class Backend {
   std::shared_ptr<U[]> results(std::size_t count) {
     std::shared_ptr<std::byte[]> memory = pinned(count * sizeof(U));
     auto* first = new (memory.get()) U[count]();
+    return {std::move(memory), first};
+  }
+  template <class U>
+  std::shared_ptr<U[]> kernel_numbers(std::size_t count) {
+    std::shared_ptr<std::byte[]> memory = numbers(count * sizeof(U));
+    auto* first = reinterpret_cast<U*>(memory.get());
     return {std::move(memory), first};
   }
   template <class U, std::invocable<std::span<U>> Fill>
@@ -207,6 +215,8 @@ class Backend {
  private:
   void enter() const;
   std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
+  /// Of the device where others reach it, else of the host.
+  std::shared_ptr<std::byte[]> numbers(std::size_t bytes);
   void upload(std::span<const std::byte> values, void* memory);
   /// When all that the streams were given has ended.
   void download(const void* memory, std::span<std::byte> values);
@@ -223,6 +233,7 @@ class Backend {
   DeviceMemory memory_;
   Pool<OwnedEvent> events_, timed_events_;
   std::vector<Pool<PinnedMemory>> pinned_;  // by the power of two of their size
+  std::vector<Pool<DeviceMemory>> numbers_;
   std::shared_ptr<EventClock> clock_;
   std::deque<Stream> streams_;
   TaskQueues tasks_;

@@ -19,6 +19,7 @@ struct FoundLibrary {
   std::string why_absent = {};  // empty: it is there
 };
 FoundLibrary find_nccl();
+FoundLibrary find_cudnn();
 
 // Throw AbsentError where nothing can be trained on GPUs.
 std::unique_ptr<Trainer> make_cuda_trainer();

@@ -1,6 +1,8 @@
 // Training on GPUs, and whether there are any.
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -13,6 +15,7 @@
 #include "executor/cuda/cuda.h"
 #include "executor/cuda/gpu_transport.h"
 #include "executor/cuda/gpus.h"
+#include "executor/cuda/kernels/fused_attention.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
 #include "executor/run/training_run.h"
@@ -41,12 +44,22 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
   }
 }
 
+/// What fused kernels are for: they compute in bfloat16 alone.
+std::optional<AttentionShape> fused_attention_of(const StageSetup& stage) {
+  if (stage.storage != Storage::bf16) return std::nullopt;
+  return AttentionShape{.batch = stage.microbatch_size,
+                        .sequence = stage.model.sequence,
+                        .heads = stage.model.heads,
+                        .width = stage.model.width};
+}
+
 cuda::StreamKernels stream_kernels(const StageSetup& stage) {
   const cpu::ProductRequest products{.precision = cpu::product_precision()};
   return {.computation = {.products = products,
                           .workspace =
                               cuda::workspace_needed(stage.model, stage.microbatch_size,
-                                                     products.precision == cpu::Precision::bf16)},
+                                                     products.precision == cpu::Precision::bf16),
+                          .fused_attention = fused_attention_of(stage)},
           .sums_workspace = cuda::sums_workspace_needed(stage.model)};
 }
 
@@ -108,7 +121,8 @@ class CudaTrainer : public Trainer {
     const auto set_up = [&](DeviceId device, const std::stop_token& stop) {
       cuda::BackendSetup of_device{.partition = places[index(device)],
                                    .kernels = kernels,
-                                   .keeps_times = setup.keep_timeline};
+                                   .keeps_times = setup.keep_timeline,
+                                   .is_reached = !setup.by_messages};
       if (transport) {
         transport->heed(stop);
         of_device.look = [&transport, device] { transport->look(device); };
@@ -143,6 +157,9 @@ class CudaTrainer : public Trainer {
 }  // namespace
 
 std::string why_no_cuda() {
+  // As many queues of the hardware as it has: streams that share one wait for one another. Read at
+  // the first call of CUDA's.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int driver = 0, runtime = 0, count = 0;
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   if (driver == 0) return "no GPU: there is no driver of NVIDIA's";
@@ -154,6 +171,14 @@ std::string why_no_cuda() {
   }
   if (status != cudaSuccess) return fmt::format("no GPU: {}", cudaGetErrorString(status));
   return count > 0 ? "" : "no GPU";
+}
+
+FoundLibrary find_cudnn() {
+  try {
+    return {.version = cuda::cudnn_version()};
+  } catch (const AbsentError& error) {
+    return {.why_absent = error.what()};
+  }
 }
 
 std::unique_ptr<Trainer> make_cuda_trainer() {

@@ -142,7 +142,7 @@ class StageWork {
 
   /// Whether the update stepped otherwise than all stages decided since. REQUIRES: is_known().
   bool is_wrong(const State& s, std::int64_t number) const {
-    const UpdateDecision& decision = kept_norm(s, number)->decision[0];
+    const UpdateDecision& decision = kept_norm(s, number)->seen();
     return decision.skip != 0.0 || decision.scale != 1.0;
   }
 
@@ -180,7 +180,7 @@ class StageWork {
       step(s, microbatch, versions_of(s, number),
            {.number = s.steps + 1, .writes = StepWrites::state}, kernels);
     }
-    if (norm->decision[0].skip == 0.0) ++s.steps;
+    if (norm->seen().skip == 0.0) ++s.steps;
     end_update(s, number, norm, rolled_back, stream);
     s.settled = number + 1;
     for (auto& [k, loss] : s.open_losses) report_loss(k, std::move(loss), stream);
@@ -238,8 +238,8 @@ class StageWork {
                     Stream& stream) {
     if (run_.setup.stage.guard.on_nan == NonFinite::skip) return;
     backend_.when_done(stream, [this, norm, number, first_tensor] {
-      if (norm->decision[0].skip == 0.0) return;
-      const std::size_t at = first_tensor + first_non_finite(norm->all_squares()).value_or(0);
+      if (norm->seen().skip == 0.0) return;
+      const std::size_t at = first_tensor + first_non_finite(norm->all_seen()).value_or(0);
       throw DeviceError(
           fmt::format("update {}: the gradient of {} is not finite", number, run_.tensors[at]));
     });
@@ -382,8 +382,8 @@ class StageWork {
     backend_.when_done(stream, [this, &s, number, norm, rolled_back] {
       if (!run_.on_norm) return;
       const std::size_t first = s.decides_alone ? 0 : s.place.first_tensor;
-      run_.on_norm(s, number, norm->squares_of(first, s.stage.parameters().size()),
-                   norm->decision[0].skip != 0.0, rolled_back);
+      run_.on_norm(s, number, norm->all_seen().subspan(first, s.stage.parameters().size()),
+                   norm->seen().skip != 0.0, rolled_back);
     });
     if (!run_.on_update) return;
     const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));

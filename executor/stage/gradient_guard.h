@@ -48,15 +48,14 @@ inline std::optional<std::size_t> first_non_finite(std::span<const double> squar
 }
 
 /// The sum of squares of each tensor's gradient, times factor². A tied head's table counts as
-/// nothing, for it is the embedding's: its place is left as it is. REQUIRES: tied gradients are
-/// summed; offsets are set; `squares` begin as zeros.
+/// nothing, for it is the embedding's. REQUIRES: tied gradients are summed; offsets are set.
 template <Kernels K>
 void sum_squares(K& kernels, std::span<const Tensor> tensors, bool tied, double factor,
                  std::span<const typename K::Wide> gradients, std::span<double> squares) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tied && tensors[i].name == kHeadTable) continue;
+    const bool counts = !tied || tensors[i].name != kHeadTable;
     const auto gradient = gradients.subspan(static_cast<std::size_t>(tensors[i].offset),
-                                            static_cast<std::size_t>(tensors[i].size()));
+                                            static_cast<std::size_t>(counts ? tensors[i].size() : 0));
     kernels.sum_of_squares(gradient, factor * factor, &squares[i]);
   }
 }

@@ -18,29 +18,36 @@
 
 namespace tandem {
 
-/// What an update's gradients came to: numbers that kernels write.
+/// What an update's gradients came to: numbers that kernels write and read, and beside them what
+/// the host sees of them. Steps read the decision often: so it is not in the host's memory.
 struct UpdateNorm {
   std::size_t tensors = 0;
-  std::shared_ptr<double[]> squares;  // of each tensor
-  std::shared_ptr<UpdateDecision[]> decision;
-  std::atomic<bool> is_known{false};  // the decision has been made, so that any host may read it
+  std::shared_ptr<double[]> squares, seen_squares;  // of each tensor
+  std::shared_ptr<UpdateDecision[]> decision, seen_decision;
+  std::atomic<bool> is_known{false};  // the decision has been made, so that any host may see it
 
   template <Backend B>
   UpdateNorm(B& backend, std::size_t tensors_of)
       : tensors(tensors_of),
-        squares(backend.template results<double>(tensors_of)),
-        decision(backend.template results<UpdateDecision>(1)) {}
+        squares(backend.template kernel_numbers<double>(tensors_of)),
+        seen_squares(backend.template results<double>(tensors_of)),
+        decision(backend.template kernel_numbers<UpdateDecision>(1)),
+        seen_decision(backend.template results<UpdateDecision>(1)) {}
 
   /// Behind the kernels that made the squares. `before`: of the update before; null: none.
   template <Kernels K>
   void decide(K& kernels, const DecideNumbers& numbers, const UpdateNorm* before) {
-    kernels.decide(all_squares(), numbers, before == nullptr ? nullptr : before->decision.get(),
-                   decision.get());
+    kernels.decide(std::span<const double>(squares.get(), tensors), numbers,
+                   before == nullptr ? nullptr : before->decision.get(), decision.get(),
+                   {seen_squares.get(), seen_decision.get()});
   }
-  std::span<const double> all_squares() const { return {squares.get(), tensors}; }
+  /// For kernels to write.
   std::span<double> squares_of(std::size_t first, std::size_t count) {
     return std::span(squares.get(), tensors).subspan(first, count);
   }
+  // For the host, once the decision has been made.
+  const UpdateDecision& seen() const { return seen_decision[0]; }
+  std::span<const double> all_seen() const { return {seen_squares.get(), tensors}; }
 };
 
 inline DecideNumbers decide_numbers(const GradientGuard& guard, const OptimizerConfig& optimizer) {

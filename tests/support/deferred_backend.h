@@ -181,6 +181,10 @@ class DeferredBackend {
     kept_.push_back(memory);  // or another device is given it anew, behind no event
     return memory;
   }
+  template <class U>
+  std::shared_ptr<U[]> kernel_numbers(std::size_t count) {
+    return results<U>(count);
+  }
   template <class Fill>
   void write(std::span<T> memory, const Fill& fill) {
     fill(memory);
@@ -475,9 +479,12 @@ class DeferredKernels {
            [=](const K& k) { k.squared_error(shape, y, expected, scale, gradient, loss); });
   }
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
-              const UpdateDecision* before, UpdateDecision* decision) const {
-    launch("decide", {read(squares), read(one(before)), write(one(decision))},
-           [=](const K& k) { k.decide(squares, numbers, before, decision); });
+              const UpdateDecision* before, UpdateDecision* decision,
+              const ShownDecision& shown) const {
+    launch("decide",
+           {read(squares), read(one(before)), write(one(decision)), write(one(shown.decision)),
+            write(std::span(shown.squares, shown.squares == nullptr ? 0 : squares.size()))},
+           [=](const K& k) { k.decide(squares, numbers, before, decision, shown); });
   }
   void step(OptimizerKind kind, const StepSpans<T>& s, const StepNumbers& numbers) const {
     launch("step",

@@ -25,6 +25,7 @@ using cuda::check;
 constexpr std::int64_t kWidth = 2048, kHeads = 16, kSequence = 1024, kBatch = 8;
 constexpr std::int64_t kRows = kBatch * kSequence;
 constexpr std::int64_t kVocabulary = 50304;
+constexpr AttentionShape kAttention{kBatch, kSequence, kHeads, kWidth};
 constexpr double kProductFloor = 0.45, kCopyFloor = 0.8;
 
 /// Numbers on the device, normal with deviation 1, or token ids. Products of zeros are quicker.
@@ -73,7 +74,9 @@ class Bench {
   explicit Bench(int repetitions)
       : repetitions_(repetitions),
         stream_(make_stream()),
-        context_(stream_.get(), {.products = {}, .workspace = Bytes{256} << 20}),
+        context_(stream_.get(), {.products = {},
+                                 .workspace = Bytes{256} << 20,
+                                 .fused_attention = kAttention}),
         kernels_(context_),
         start_(cuda::make_event(cudaEventDefault)),
         end_(cuda::make_event(cudaEventDefault)) {}
@@ -89,6 +92,10 @@ class Bench {
     return times[times.size() / 2];
   }
   cuda::Kernels<float>& kernels() { return kernels_; }
+  template <class A>
+  cuda::Kernels<A> kernels_of() {
+    return cuda::Kernels<A>(context_);
+  }
   cudaStream_t stream() const { return stream_.get(); }
 
   /// Seconds of the host for a launch, while the GPU has others before it.
@@ -250,26 +257,27 @@ Section moving_section(Bench& bench, double copy) {
   return section;
 }
 
-Section attention_section(Bench& bench, double peak) {
+template <class A>
+Section attention_section(Bench& bench, const char* type, double peak, const char* peak_of) {
   constexpr std::int64_t kAll = kRows * kWidth;
-  const Floats qkv(3 * kAll), log_sum(kBatch * kHeads * kSequence), y(kAll), dy(kAll),
-      dqkv(3 * kAll);
-  const AttentionShape shape{kBatch, kSequence, kHeads, kWidth};
+  const OnDevice<A> qkv(3 * kAll), y(kAll), dy(kAll), dqkv(3 * kAll);
+  const Floats log_sum(kBatch * kHeads * kSequence);
+  const cuda::Kernels<A> kernels = bench.kernels_of<A>();
   const double forward = bench.seconds([&] {
-    bench.kernels().attention(shape, {.qkv = qkv.in(), .log_sum = log_sum.out(), .y = y.out()});
+    kernels.attention(kAttention, {.qkv = qkv.in(), .log_sum = log_sum.out(), .y = y.out()});
   });
   const double backward = bench.seconds([&] {
-    bench.kernels().attention_backward(
-        shape,
+    kernels.attention_backward(
+        kAttention,
         {.qkv = qkv.in(), .log_sum = log_sum.in(), .y = y.in(), .dy = dy.in(), .dqkv = dqkv.out()});
   });
   // Two products forward and five backward, of half the pairs.
   const double product = static_cast<double>(kBatch * kSequence) * kSequence * kWidth;
   const auto row = [&](const char* what, double flops, double seconds) {
-    return beside_peak(what, flops / seconds, peak, "f32 peak");
+    return beside_peak(what, flops / seconds, peak, peak_of);
   };
-  return {fmt::format("attention: {} x {} tokens, {} heads of {}", kBatch, kSequence, kHeads,
-                      kWidth / kHeads),
+  return {fmt::format("attention, {}: {} x {} tokens, {} heads of {}", type, kBatch, kSequence,
+                      kHeads, kWidth / kHeads),
           {row("forward", 2.0 * product, forward), row("backward", 5.0 * product, backward)}};
 }
 
@@ -334,7 +342,10 @@ std::vector<Section> bench_gpu_kernels(const Settings& settings, const GpuPeaks&
   sections.push_back(products_section<float>(bench, "float", peaks.f32));
   sections.push_back(moving_section(bench, peaks.copy));
   sections.push_back(loss_section(bench, peaks.copy));
-  sections.push_back(attention_section(bench, peaks.f32));
+  const auto fused = cuda::find_fused_attention(kAttention);
+  sections.push_back(attention_section<Bf16>(
+      bench, fused.plans ? "bfloat16, cuDNN's" : "bfloat16, plain", peaks.bf16, "bf16 peak"));
+  sections.push_back(attention_section<float>(bench, "float", peaks.f32, "f32 peak"));
   sections.push_back({"the host",
                       {{.what = "a launch of a kernel",
                         .value = bench.launch_seconds() * 1e6,

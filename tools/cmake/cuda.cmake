@@ -1,5 +1,5 @@
-# Looks for CUDA and NCCL as TANDEM_CUDA=AUTO|ON|OFF asks; sets, for the summary and `tandem doctor`,
-# TANDEM_CUDA_VERSION and TANDEM_NCCL_VERSION (a version, or "no") and TANDEM_..._REASON.
+# Looks for CUDA, NCCL and cuDNN as TANDEM_CUDA=AUTO|ON|OFF asks; sets, for the summary and `tandem doctor`,
+# TANDEM_CUDA_VERSION, TANDEM_NCCL_VERSION and TANDEM_CUDNN_VERSION (a version, or "no") and TANDEM_..._REASON.
 # Where there is CUDA, and its compiler takes this C++ compiler, the language is enabled: if(CMAKE_CUDA_COMPILER).
 
 set(TANDEM_CUDA AUTO CACHE STRING "CUDA: AUTO (use it if found), ON (fail without), OFF")
@@ -70,8 +70,45 @@ function(tandem_find_nccl)
   set(TANDEM_NCCL_INCLUDE ${include} PARENT_SCOPE)
 endfunction()
 
+# tandem_find_cudnn(): sets version and reason of cuDNN's C++ frontend, which is headers, and TANDEM_CUDNN_INCLUDE, its folder and
+# that of cudnn.h. CUDNN_FRONTEND_HOME goes first, then Python's package nvidia-cudnn-frontend. The library is found while the program
+# runs.
+function(tandem_find_cudnn)
+  find_program(python python3 NO_CACHE)
+  if(python)
+    execute_process(COMMAND ${python} -c "import sysconfig; print(sysconfig.get_path('platlib'))"
+      OUTPUT_VARIABLE packages OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+  find_path(frontend cudnn_frontend.h PATHS $ENV{CUDNN_FRONTEND_HOME} ${packages} PATH_SUFFIXES include NO_DEFAULT_PATH NO_CACHE)
+  find_path(frontend cudnn_frontend.h NO_CACHE)
+  if(NOT frontend)
+    set(TANDEM_CUDNN_REASON "no cudnn_frontend.h in CUDNN_FRONTEND_HOME, Python's packages or the system's folders" PARENT_SCOPE)
+    return()
+  endif()
+  set(places $ENV{CUDNN_HOME} ${packages}/nvidia/cudnn ${TANDEM_CUDA_ROOT} ${TANDEM_CUDA_ROOT}/targets/x86_64-linux)
+  find_path(include cudnn.h PATHS ${places} PATH_SUFFIXES include NO_DEFAULT_PATH NO_CACHE)
+  find_path(include cudnn.h NO_CACHE)
+  if(NOT include)
+    set(TANDEM_CUDNN_REASON "no cudnn.h in CUDNN_HOME, Python's packages, beside CUDA or in the system's folders" PARENT_SCOPE)
+    return()
+  endif()
+  string(REGEX REPLACE "/$" "" frontend "${frontend}")
+  string(REGEX REPLACE "/$" "" include "${include}")
+  file(STRINGS ${frontend}/cudnn_frontend_version.h lines REGEX "#define CUDNN_FRONTEND_(MAJOR|MINOR|PATCH)_VERSION ")
+  foreach(part MAJOR MINOR PATCH)
+    string(REGEX MATCH "CUDNN_FRONTEND_${part}_VERSION +([0-9]+)" _ "${lines}")
+    list(APPEND numbers "${CMAKE_MATCH_1}")
+  endforeach()
+  list(JOIN numbers "." version)
+  set(TANDEM_CUDNN_VERSION ${version} PARENT_SCOPE)
+  set(TANDEM_CUDNN_REASON "frontend ${frontend}/cudnn_frontend.h, ${include}/cudnn.h" PARENT_SCOPE)
+  set(TANDEM_CUDNN_INCLUDE ${frontend} ${include} PARENT_SCOPE)
+endfunction()
+
 set(TANDEM_CUDA_VERSION no)
 set(TANDEM_NCCL_VERSION no)
+set(TANDEM_CUDNN_VERSION no)
+set(TANDEM_CUDNN_REASON "only looked for with CUDA")
 set(TANDEM_NCCL_REASON "only looked for with CUDA")
 if(TANDEM_CUDA STREQUAL "OFF")
   set(TANDEM_CUDA_REASON "TANDEM_CUDA=OFF")
@@ -83,6 +120,7 @@ else()
   endif()
   if(NOT TANDEM_CUDA_VERSION STREQUAL "no")
     tandem_find_nccl()
+    tandem_find_cudnn()
   endif()
 endif()
 

@@ -62,14 +62,14 @@ void add_backends(Json& result) {
   result["transports"] = transports_here();
 }
 
-/// "2.28.9", or why there is none, of the library that the transport of a package's name looks for
-/// as it runs; empty: there is no such transport.
+/// "2.28.9", or why there is none, of a package's library that is looked for while the program runs;
+/// empty: none is.
 std::string found_now(const build_info::Package& package) {
-  for (const TransportTraits& transport : transports()) {
-    if (transport.library == nullptr || transport.name != lower_case(package.name)) continue;
-    const FoundLibrary library = transport.library();
+  const auto said = [](const FoundLibrary& library) {
     return library.why_absent.empty() ? library.version : library.why_absent;
-  }
+  };
+  if (package.name == "NCCL") return said(find_nccl());
+  if (package.name == "cuDNN") return said(find_cudnn());
   return {};
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // All kernels over one context, as tandem::Kernels asks for them: what is stored is float or
 // bfloat16, what must not be rounded float. A context is a grid (block.h) that multiplies:
-// context.multiply(ProductSpans<Stored, Stored>), and ProductSpans<Stored, float>.
+// context.multiply(ProductSpans<Stored, Stored>), and ProductSpans<Stored, float>. It may have
+// attention of its own: context.attend(shape, spans) says whether it has taken it.
 
 #include <concepts>
 #include <cstdint>
@@ -122,6 +123,9 @@ class KernelSet {
 
   void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const {
     check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+    if constexpr (requires { context_->attend(shape, spans); }) {
+      if (context_->attend(shape, spans)) return;
+    }
     const std::int64_t shared = shared_bytes<float>(kThreads) +
                                 shared_bytes<float>(shape.width / shape.heads) +
                                 shared_bytes<float>(shape.sequence);
@@ -132,6 +136,9 @@ class KernelSet {
                           const AttentionBackward<Stored, float>& spans) const {
     check_attention(shape, spans.qkv, spans.log_sum, spans.y);
     check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
+    if constexpr (requires { context_->attend_backward(shape, spans); }) {
+      if (context_->attend_backward(shape, spans)) return;
+    }
     const std::int64_t rows = attention_backward_workspace(shape);
     float* along = context_->template workspace<float>(rows);
     run_each_element(*context_, rows,
@@ -189,16 +196,19 @@ class KernelSet {
   }
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
-              const UpdateDecision* before, UpdateDecision* decision) const {
+              const UpdateDecision* before, UpdateDecision* decision,
+              const ShownDecision& shown) const {
     context_->run({.blocks = 1},
-                  Decide{std::ssize(squares), squares.data(), numbers, before, decision});
+                  Decide{std::ssize(squares), squares.data(), numbers, before, decision, shown});
   }
   void step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
             const StepNumbers& numbers) const {
     with_rule(kind, [&](auto rule) {
       using Rule = decltype(rule);
       check_step(spans, Rule::kStates);
-      context_->run(grid_of_elements(std::ssize(spans.weights)),
+      GridShape grid = grid_of_elements(std::ssize(spans.weights));
+      grid.shared_bytes = shared_bytes<DecidedStep>(1);
+      context_->run(grid,
                     StepElements<Rule, Stored>{
                         .count = std::ssize(spans.weights),
                         .weights = spans.weights.data(),

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,10 +24,33 @@ bool is_portable(const KernelSettings& settings) {
   return engine == "portable";
 }
 
+std::shared_ptr<const FusedAttention> attention_of(const KernelSettings& settings) {
+  if (!settings.fused_attention) return nullptr;
+  return find_fused_attention(*settings.fused_attention).plans;
+}
+
+/// What kernels besides products ask of the grid.
+Bytes grid_workspace(const KernelSettings& settings) {
+  const auto attention = attention_of(settings);
+  return std::max(settings.workspace, attention ? attention->workspace() : 0);
+}
+
+bool same(const AttentionShape& a, const AttentionShape& b) {
+  return a.batch == b.batch && a.sequence == b.sequence && a.heads == b.heads &&
+         a.width == b.width;
+}
+
+/// As cuDNN asks of all memory.
+template <class... T>
+bool are_aligned(std::span<T>... spans) {
+  constexpr std::uintptr_t kAlignment = 16;
+  return ((reinterpret_cast<std::uintptr_t>(spans.data()) % kAlignment == 0) && ...);
+}
+
 }  // namespace
 
 Bytes KernelContext::bytes_of(const KernelSettings& settings) {
-  return settings.workspace + (is_portable(settings) ? 0 : kProductWorkspace);
+  return grid_workspace(settings) + (is_portable(settings) ? 0 : kProductWorkspace);
 }
 
 KernelContext::Memory KernelContext::allocate(const KernelSettings& settings) {
@@ -38,9 +63,11 @@ KernelContext::Memory KernelContext::allocate(const KernelSettings& settings) {
 }
 
 KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings, Memory memory)
-    : GpuGrid(stream, {memory.first.get() + (memory.size - settings.workspace),
-                       static_cast<std::size_t>(settings.workspace)}),
+    : GpuGrid(stream, {memory.first.get() + (memory.size - grid_workspace(settings)),
+                       static_cast<std::size_t>(grid_workspace(settings))}),
       memory_(std::move(memory)),
+      attention_(attention_of(settings)),
+      attention_calls_(attention_ ? attention_->on(stream) : nullptr),
       rounds_(settings.products.precision == cpu::Precision::bf16) {
   if (is_portable(settings)) return;
   products_.emplace(std::span(memory_.first.get(), static_cast<std::size_t>(kProductWorkspace)),
@@ -71,6 +98,22 @@ void KernelContext::multiply(const ProductSpans<float, float>& spans) {
 
 void KernelContext::multiply(const ProductSpans<Bf16, Bf16>& spans) { multiply_factors(spans); }
 void KernelContext::multiply(const ProductSpans<Bf16, float>& spans) { multiply_factors(spans); }
+
+bool KernelContext::attend(const AttentionShape& shape,
+                           const AttentionForward<Bf16, float>& spans) {
+  if (!attention_ || !same(shape, attention_->shape())) return false;
+  if (!are_aligned(spans.qkv, spans.log_sum, spans.y)) return false;
+  attention_calls_->forward(spans, workspace<std::byte>(attention_->workspace()));
+  return true;
+}
+
+bool KernelContext::attend_backward(const AttentionShape& shape,
+                                    const AttentionBackward<Bf16, float>& spans) {
+  if (!attention_ || !same(shape, attention_->shape())) return false;
+  if (!are_aligned(spans.qkv, spans.log_sum, spans.y, spans.dy, spans.dqkv)) return false;
+  attention_calls_->backward(spans, workspace<std::byte>(attention_->workspace()));
+  return true;
+}
 
 template class KernelSet<KernelContext, float>;
 template class KernelSet<KernelContext, Bf16>;

@@ -11,6 +11,7 @@
 
 #include "core/base/units.h"
 #include "executor/cpu/products.h"
+#include "executor/cuda/kernels/fused_attention.h"
 #include "executor/cuda/kernels/gpu_grid.h"
 #include "executor/cuda/kernels/kernel_set.h"
 #include "executor/cuda/kernels/products.h"
@@ -25,6 +26,8 @@ struct KernelSettings {
   /// Of partial sums, and of rounded factors: workspace_needed() in workspace.h.
   Bytes workspace = Bytes{64} << 20;
   std::shared_ptr<AlgorithmBook> algorithms = {};  // of the products; may be null
+  /// Of attention in bfloat16 that fused kernels compute, where there are some; else plain ones do.
+  std::optional<AttentionShape> fused_attention = {};
 };
 
 /// One a stream, and used by one thread. Allocates all it ever needs when it is made, on the device
@@ -42,6 +45,10 @@ class KernelContext : public GpuGrid {
   void multiply(const ProductSpans<Bf16, Bf16>& product);
   void multiply(const ProductSpans<Bf16, float>& product);
 
+  // Whether fused kernels were queued for it.
+  bool attend(const AttentionShape& shape, const AttentionForward<Bf16, float>& spans);
+  bool attend_backward(const AttentionShape& shape, const AttentionBackward<Bf16, float>& spans);
+
  private:
   struct Memory {
     DeviceMemory first;
@@ -53,6 +60,8 @@ class KernelContext : public GpuGrid {
   void multiply_factors(const ProductSpans<A, C>& spans);
 
   Memory memory_;
+  std::shared_ptr<const FusedAttention> attention_;  // null: the plain kernels
+  std::unique_ptr<FusedAttentionCalls> attention_calls_;
   bool rounds_;
   std::optional<Products> products_;  // none: the portable kernel
 };

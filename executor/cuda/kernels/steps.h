@@ -19,14 +19,25 @@ struct Decide {
   DecideNumbers numbers;
   const UpdateDecision* before;
   UpdateDecision* decision;
+  ShownDecision shown;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
     block.each_thread([&](int thread) {
+      if (shown.squares != nullptr) {
+        for (std::int64_t i = thread; i < count; i += block.threads()) shown.squares[i] = squares[i];
+      }
       if (thread != 0) return;
       *decision = tandem::decide(numbers, {squares, static_cast<std::size_t>(count)}, before);
+      if (shown.decision != nullptr) *shown.decision = *decision;
     });
   }
+};
+
+/// What one thread of a block makes of the decision for all: it computes in double.
+struct DecidedStep {
+  StepFactors<float> factors;
+  bool skips;
 };
 
 template <class Rule, class A>
@@ -40,9 +51,14 @@ struct StepElements {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
+    DecidedStep* const decided = block.template shared<DecidedStep>(1);
     block.each_thread([&](int thread) {
-      const bool skips = numbers.decision != nullptr && numbers.decision->skip != 0.0;
-      const StepFactors<float> factors(numbers);
+      if (thread != 0) return;
+      *decided = {StepFactors<float>(numbers),
+                  numbers.decision != nullptr && numbers.decision->skip != 0.0};
+    });
+    block.each_thread([&](int thread) {
+      const auto [factors, skips] = *decided;
       const std::int64_t stride = block.blocks() * block.threads();
       for (std::int64_t i = block.index() * block.threads() + thread; i < count; i += stride) {
         const float made = skips ? weights[i] : step(factors, i);

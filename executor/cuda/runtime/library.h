@@ -26,6 +26,8 @@ class Library {
   Library(const char* what, std::span<const std::string> places);
 
   const std::string& path() const { return path_; }
+  /// As dlopen() gave it.
+  void* handle() const { return handle_; }
   /// Its function of this name, of whatever type it is. Throws AbsentError.
   Function operator[](const char* name) const;
 

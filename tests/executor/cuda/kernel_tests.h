@@ -570,10 +570,13 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
     auto made = machine.template poisoned<float>(300), kept = machine.template poisoned<float>(300);
     auto squares = machine.put(large), bad_squares = machine.put(broken);
     auto decisions = machine.put(std::vector<UpdateDecision>(2));
+    auto shown = machine.put(std::vector<UpdateDecision>(1));
+    auto shown_squares = machine.template poisoned<double>(2);
     UpdateDecision* const decided = decisions.out().data();
     const auto kernels = kernels_of<Bf16>(machine);
-    kernels.decide(squares.in(), limits, nullptr, decided);
-    kernels.decide(bad_squares.in(), limits, decided, decided + 1);
+    kernels.decide(squares.in(), limits, nullptr, decided, {});
+    kernels.decide(bad_squares.in(), limits, decided, decided + 1,
+                   {shown_squares.out().data(), shown.out().data()});
     StepNumbers with_decision = kStepNumbers;
     with_decision.decision = decided;
     kernels.step(OptimizerKind::adamw,
@@ -595,6 +598,9 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
     EXPECT_TRUE(std::isnan(got[1].norm));
     EXPECT_EQ(got[1].skip, 1.0);
     EXPECT_EQ(got[1].steps, 1.0);
+    EXPECT_EQ(machine.get(shown)[0].skip, 1.0);
+    EXPECT_EQ(machine.get(shown_squares)[0], 1.0);
+    EXPECT_TRUE(std::isnan(machine.get(shown_squares)[1]));
     outputs.keep(machine.get(kept));
   });
 }

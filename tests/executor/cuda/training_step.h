@@ -63,7 +63,7 @@ TrainingStep<typename K::Wide> train(const ModelSpec& model, Recompute recompute
   kernels.sum_of_squares(gradients.in(), 1.0, squares);
   kernels.decide(results.in().subspan(1),
                  {.clips = true, .most_norm = 1e-3, .beta1 = 0.9, .beta2 = 0.95}, nullptr,
-                 decision.out().data());
+                 decision.out().data(), {});
   // Large, or a step would show in the last digits alone.
   StepNumbers numbers{.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-3};
   numbers.decision = decision.in().data();
