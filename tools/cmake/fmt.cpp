@@ -10,3 +10,5 @@ template fmt::detail::dragonbox::decimal_fp<double> fmt::detail::dragonbox::to_d
 template fmt::detail::thousands_sep_result<char> fmt::detail::thousands_sep_impl(
     fmt::detail::locale_ref);
 template char fmt::detail::decimal_point_impl(fmt::detail::locale_ref);
+// fmt/chrono.h asks for it.
+template std::locale fmt::detail::locale_ref::get<std::locale>() const;
