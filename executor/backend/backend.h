@@ -91,6 +91,8 @@ concept Backend =
       b.when_done(stream, call);
       /// When the stream comes there; the time is known in what when_done() calls later, also on a
       /// stream that follows a fence raised later.
+      { b.moment(stream) } -> std::same_as<typename B::Mark>;
+      /// The same, of a timeline: where none is kept, any time.
       { b.mark(stream) } -> std::same_as<typename B::Mark>;
       { mark.time() } -> std::same_as<std::chrono::steady_clock::time_point>;
       B::Mark::at(time);

@@ -127,6 +127,7 @@ class Backend {
     call();
   }
   Mark mark(Stream&) const { return Mark::at(std::chrono::steady_clock::now()); }
+  Mark moment(Stream& stream) const { return mark(stream); }
 
   /// Runs what is ready; then, while more than `most_queued` tasks are left, sleeps until something
   /// is. Throws Stopped when stop was requested; what a task throws passes through.

@@ -180,7 +180,7 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
     profile.transfers.push_back(
         {bytes, cuda::measure_hand_over(places.front(), places[devices > 1 ? 1 : 0], bytes)});
   }
-  profile.instruction_overhead = measure_overhead(*make_cuda_trainer());
+  profile.instruction_overhead = measure_gap(*make_cuda_trainer());
   return {std::move(profile), book->all()};
 }
 

@@ -1,6 +1,8 @@
 #include "executor/layers/layer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <thread>
 
 namespace tandem {
 
@@ -18,28 +20,41 @@ std::int64_t total_size(std::span<const Tensor> tensors) {
   return tensors.empty() ? 0 : tensors.back().offset + tensors.back().size();
 }
 
+namespace {
+
+/// Element `i` of a tensor, whose stream of random numbers `key` names.
+double initial_value(const Tensor& tensor, std::uint64_t seed, std::uint64_t key, std::size_t i) {
+  switch (tensor.initial) {
+    case Initial::normal:
+      return tensor.deviation * normal(seed, key, i);
+    case Initial::zeros:
+      return 0.0;
+    case Initial::ones:
+      return 1.0;
+    case Initial::dyadic:
+      return 0.5 * static_cast<double>(random_bits(seed, key, i) % 5) - 1.0;
+  }
+  return 0.0;
+}
+
+}  // namespace
+
 template <class T>
 void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values) {
   TANDEM_CHECK(static_cast<std::int64_t>(values.size()) == tensor.size(), values.size());
   const std::uint64_t key = key_of(tensor.key);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    double value = 0.0;
-    switch (tensor.initial) {
-      case Initial::normal:
-        value = tensor.deviation * normal(seed, key, i);
-        break;
-      case Initial::zeros:
-        value = 0.0;
-        break;
-      case Initial::ones:
-        value = 1.0;
-        break;
-      case Initial::dyadic:
-        value = 0.5 * static_cast<double>(random_bits(seed, key, i) % 5) - 1.0;
-        break;
-    }
-    values[i] = static_cast<T>(static_cast<float>(value));
-  }
+  const auto draw = [&, values](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i)
+      values[i] = static_cast<T>(static_cast<float>(initial_value(tensor, seed, key, i)));
+  };
+  // 30 ns an element: enough to be worth a thread.
+  constexpr std::size_t kFewest = std::size_t{1} << 18;
+  const std::size_t parts = std::min<std::size_t>(
+      std::max(std::thread::hardware_concurrency(), 1U), values.size() / kFewest + 1);
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 1; i < parts; ++i)
+    threads.emplace_back(draw, values.size() * i / parts, values.size() * (i + 1) / parts);
+  draw(0, values.size() / parts);
 }
 template void initialise<float>(const Tensor&, std::uint64_t, std::span<float>);
 template void initialise<double>(const Tensor&, std::uint64_t, std::span<double>);

@@ -1,5 +1,6 @@
 #include "executor/profile/profile.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/lower/lower.h"
@@ -104,31 +105,52 @@ Duration estimate_profile_time(const ProfileRequest& request) {
   return Duration(static_cast<std::int64_t>(std::min(all_s * 1e9, 9e18)));
 }
 
-Duration measure_overhead(Trainer& trainer) {
-  const ModelSpec tiny{.name = "overhead",
-                       .architecture = Architecture::linear,
-                       .blocks = 1,
-                       .width = 1,
-                       .heads = 1,
-                       .sequence = 1,
-                       .vocabulary = 256,
-                       .tied = false};
+namespace {
+
+/// The ops of a run of one linear layer on one device, in their order.
+std::vector<Span> run_of_layer(Trainer& trainer, std::int32_t width, std::int32_t sequence,
+                               std::int64_t batches) {
+  const ModelSpec model{.name = "overhead",
+                        .architecture = Architecture::linear,
+                        .blocks = 1,
+                        .width = width,
+                        .heads = 1,
+                        .sequence = sequence,
+                        .vocabulary = 256,
+                        .tied = false};
   constexpr std::int32_t kMicrobatches = 64;
-  constexpr std::int64_t kBatches = 40;
   const Program program = lower(make_schedule(
       plain_schedule(), {.devices = 1, .microbatches = kMicrobatches, .replicas = {}}));
-  const Data data(tiny, 1, 1);
+  const Data data(model, 1, 1);
   TrainingSetup<float> setup;
-  setup.stage = {.model = tiny,
+  setup.stage = {.model = model,
                  .microbatch_size = 1,
                  .optimizer = {.kind = OptimizerKind::sgd},
                  .seed = 1,
                  .data = &data};
-  setup.layers = {{0, static_cast<std::int32_t>(layers_of(tiny).size())}};
+  setup.layers = {{0, static_cast<std::int32_t>(layers_of(model).size())}};
   setup.slots = count_slots(program);
-  setup.batches = kBatches;
-  const std::vector<Span> spans = trainer.train(program, setup).timelines.front().spans;
+  setup.batches = batches;
+  return trainer.train(program, setup).timelines.front().spans;
+}
+
+}  // namespace
+
+Duration measure_overhead(Trainer& trainer) {
+  const std::vector<Span> spans = run_of_layer(trainer, 1, 1, 40);
   return (spans.back().end - spans.front().start) / static_cast<std::int64_t>(spans.size());
+}
+
+Duration measure_gap(Trainer& trainer) {
+  // Ops of a tenth of a millisecond and more, so that the host is ahead.
+  std::vector<Span> spans = run_of_layer(trainer, 2048, 512, 5);
+  std::ranges::sort(spans, {}, &Span::start);
+  std::vector<Duration> gaps;
+  for (std::size_t i = 1; i < spans.size(); ++i)
+    gaps.push_back(std::max(spans[i].start - spans[i - 1].end, Duration{}));
+  const auto middle = gaps.begin() + std::ssize(gaps) / 2;
+  std::ranges::nth_element(gaps, middle);
+  return *middle;
 }
 
 std::vector<Bytes> hand_over_sizes(const ProfileRequest& request) {

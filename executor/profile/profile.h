@@ -49,6 +49,9 @@ struct MeasuredProfile {
 
 /// What the executor adds to each op: a run of a model that computes next to nothing.
 Duration measure_overhead(Trainer& trainer);
+/// The same where ops are given to a device ahead of time: what lies between two of them, in the
+/// middle of a run. Their own times hold all else.
+Duration measure_gap(Trainer& trainer);
 
 /// Sizes of hand-overs that are measured: a small one, boundaries of the model's layers, and more
 /// than any gradient has.

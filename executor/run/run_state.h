@@ -20,6 +20,7 @@
 #include "core/program/versions.h"
 #include "executor/run/collective.h"
 #include "executor/run/link_emulator.h"
+#include "executor/run/step_log.h"
 #include "executor/run/training_setup.h"
 #include "executor/run/transport.h"
 #include "executor/stage/norm_collective.h"
@@ -83,12 +84,10 @@ struct RunState {
   Transport<B>* transport = nullptr;      // null: devices reach into one another's memory
   std::function<void(DeviceId)> wake;     // a device's thread, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
-  std::function<void(std::int64_t sample, double loss)> on_loss;
-  /// Of every update of every stage, once it stays: the sums of squares of its gradients, whether
-  /// it was skipped, and whether a rollback made it.
-  std::function<void(const StageState<B>&, std::int64_t update, std::span<const double> squares,
-                     bool skipped, bool rolled_back)>
-      on_norm;
+  std::function<void(std::int64_t sample, double loss, std::chrono::steady_clock::time_point at)>
+      on_loss;
+  /// Of every update of every stage, once it stays.
+  std::function<void(const StageState<B>&, std::int64_t update, const UpdateSeen&)> on_norm;
   UpdateObserver<W> on_update;
 };
 

@@ -351,8 +351,9 @@ class StageWork {
   using Loss = std::shared_ptr<double[]>;
   void report_loss(std::int64_t microbatch, Loss loss, Stream& stream) {
     if (!run_.on_loss) return;
-    backend_.when_done(stream, [this, sample = run_.sample_of(pipeline_, microbatch),
-                                held = std::move(loss)] { run_.on_loss(sample, held[0]); });
+    backend_.when_done(
+        stream, [this, sample = run_.sample_of(pipeline_, microbatch), held = std::move(loss),
+                 at = backend_.moment(stream)] { run_.on_loss(sample, held[0], at.time()); });
   }
 
   /// The weights that an update reads and makes; may be the same memory.
@@ -379,11 +380,11 @@ class StageWork {
                   Stream& stream) {
     s.gradients.release(number);
     // The step reads the decision, so it is held until then.
-    backend_.when_done(stream, [this, &s, number, norm, rolled_back] {
+    backend_.when_done(stream, [this, &s, number, norm, rolled_back, at = backend_.moment(stream)] {
       if (!run_.on_norm) return;
       const std::size_t first = s.decides_alone ? 0 : s.place.first_tensor;
-      run_.on_norm(s, number, norm->all_seen().subspan(first, s.stage.parameters().size()),
-                   norm->seen().skip != 0.0, rolled_back);
+      run_.on_norm(s, number, {norm->all_seen().subspan(first, s.stage.parameters().size()),
+                               norm->seen().skip != 0.0, rolled_back, at.time()});
     });
     if (!run_.on_update) return;
     const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));

@@ -24,8 +24,16 @@ struct StepReport {
   double gradient_norm = 0.0;  // of all gradients of its last updates, before clipping
   bool skipped = false;        // they were not finite, and the weights were kept
   bool rolled_back = false;  // the stages had stepped otherwise before they knew, and did it again
-  std::chrono::steady_clock::time_point losses_at{};  // when the last of them was known
-  Duration since_start{}, losses_since_start{};       // pauses apart
+  // When the devices had made the last of its losses, and of all: the host may hear of it later.
+  std::chrono::steady_clock::time_point losses_at{}, at{};
+  Duration since_start{}, losses_since_start{};  // pauses apart
+};
+
+/// What an update that stays came to.
+struct UpdateSeen {
+  std::span<const double> squares;  // sums, of the gradients of a stage's tensors
+  bool skipped = false, rolled_back = false;
+  std::chrono::steady_clock::time_point at{};
 };
 
 /// May be used by several threads.
@@ -39,28 +47,27 @@ class StepLog {
         tensors_(tensors),
         on_step_(std::move(on_step)) {}
 
-  void add_loss(std::int64_t microbatch, double loss) {
+  void add_loss(std::int64_t microbatch, double loss, std::chrono::steady_clock::time_point at) {
     const std::lock_guard lock(mutex_);
-    const auto at = static_cast<std::size_t>(microbatch);
-    if (losses_.size() <= at) losses_.resize(at + 1);
-    losses_[at] = loss;
+    const auto place = static_cast<std::size_t>(microbatch);
+    if (losses_.size() <= place) losses_.resize(place + 1);
+    losses_[place] = loss;
     Pending& step = pending_[microbatch / microbatches_];
     ++step.losses;
-    step.losses_at = std::chrono::steady_clock::now();
+    step.losses_at = std::max(step.losses_at, at);
     report();
   }
 
-  /// A stage's last update of `batch`: the sums of squares of its tensors, the first of which is
-  /// the model's `first_tensor`.
-  void add_update(std::int64_t batch, std::size_t first_tensor, std::span<const double> squares,
-                  bool skipped, bool rolled_back) {
+  /// A stage's last update of `batch`; its first tensor is the model's `first_tensor`.
+  void add_update(std::int64_t batch, std::size_t first_tensor, const UpdateSeen& update) {
     const std::lock_guard lock(mutex_);
     Pending& step = pending_[batch];
     step.squares.resize(tensors_);
-    std::copy(squares.begin(), squares.end(),
-              step.squares.begin() + static_cast<std::ptrdiff_t>(first_tensor));
-    step.skipped = step.skipped || skipped;
-    step.rolled_back = step.rolled_back || rolled_back;
+    std::ranges::copy(update.squares,
+                      step.squares.begin() + static_cast<std::ptrdiff_t>(first_tensor));
+    step.skipped = step.skipped || update.skipped;
+    step.rolled_back = step.rolled_back || update.rolled_back;
+    step.updated_at = std::max(step.updated_at, update.at);
     ++step.updates;
     report();
   }
@@ -70,7 +77,7 @@ class StepLog {
  private:
   struct Pending {
     std::int64_t losses = 0;
-    std::chrono::steady_clock::time_point losses_at{};
+    std::chrono::steady_clock::time_point losses_at{}, updated_at{};
     std::size_t updates = 0;
     std::vector<double> squares;
     bool skipped = false, rolled_back = false;
@@ -88,7 +95,8 @@ class StepLog {
                   .gradient_norm = std::sqrt(sum),
                   .skipped = step.skipped,
                   .rolled_back = step.rolled_back,
-                  .losses_at = step.losses_at});
+                  .losses_at = step.losses_at,
+                  .at = std::max(step.losses_at, step.updated_at)});
       }
       pending_.erase(pending_.begin());
     }

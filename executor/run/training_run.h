@@ -266,12 +266,12 @@ class TrainingRun {
 
   void set_up_run_state() {
     run_.wake = [this](DeviceId device) { devices_[index(device)]->wakeup.wake(); };
-    run_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
-    run_.on_norm = [this](const State& state, std::int64_t update, std::span<const double> squares,
-                          bool skipped, bool rolled_back) {
-      if (!is_logged(state, update)) return;
-      const std::int64_t per_batch = updates_a_batch(state);
-      log_.add_update(update / per_batch, state.place.first_tensor, squares, skipped, rolled_back);
+    run_.on_loss = [this](std::int64_t sample, double loss, auto at) {
+      log_.add_loss(sample, loss, at);
+    };
+    run_.on_norm = [this](const State& state, std::int64_t update, const UpdateSeen& seen) {
+      if (is_logged(state, update))
+        log_.add_update(update / updates_a_batch(state), state.place.first_tensor, seen);
     };
     if (!setup_.on_update) return;
     run_.on_update = [this](const UpdateView<W>& update) {
@@ -294,7 +294,7 @@ class TrainingRun {
   }
 
   void end_step(StepReport step) {
-    step.since_start = std::chrono::steady_clock::now() - run_.start;
+    step.since_start = step.at - run_.start;
     step.losses_since_start = step.losses_at - run_.start;
     if (setup_.on_step) setup_.on_step(step);
   }

@@ -118,10 +118,11 @@ class StageState {
   void initialise(B& backend, std::uint64_t seed) {
     const auto initial = [this, seed](std::span<W> values) { stage.initialise(values, seed); };
     if constexpr (kHasMaster) {
-      backend.write(master.elements(), initial);
-      backend.write(weights.acquire(0), [&initial](std::span<T> values) {
-        std::vector<W> exact(values.size());
-        initial(exact);
+      std::vector<W> exact(master.elements().size());
+      initial(exact);
+      backend.write(master.elements(),
+                    [&exact](std::span<W> values) { std::ranges::copy(exact, values.begin()); });
+      backend.write(weights.acquire(0), [&exact](std::span<T> values) {
         std::ranges::transform(exact, values.begin(), B::Kernels::rounded);
       });
     } else {

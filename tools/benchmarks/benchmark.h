@@ -33,18 +33,21 @@ struct Settings {
   std::string python = "/usr/bin/python3";  // whose PyTorch is the peer in training
 };
 
+/// Takes a section as soon as it is made.
+using Show = std::function<void(const Section&)>;
+
 struct Benchmark {
   std::string_view name, summary;
-  std::vector<Section> (*run)(const Settings&);
+  void (*run)(const Settings&, const Show&);
 };
 
 /// All of them, in the order in which they are listed.
 std::span<const Benchmark> benchmarks();
 
-/// No rows, and the reason, where there is no GPU.
-std::vector<Section> bench_gpu(const Settings& settings);
-std::vector<Section> bench_gpu_gpt2(const Settings& settings);
-std::vector<Section> bench_gpu_stage(const Settings& settings);
+// No rows, and the reason, where there is no GPU.
+void bench_gpu(const Settings& settings, const Show& show);
+void bench_gpu_gpt2(const Settings& settings, const Show& show);
+void bench_gpu_stage(const Settings& settings, const Show& show);
 std::vector<Section> bench_pipeline(const Settings& settings);
 std::vector<Section> bench_schedules(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);

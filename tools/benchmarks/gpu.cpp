@@ -1,7 +1,8 @@
 // Kernels and training steps of the first GPU, beside what it does at best and beside PyTorch.
 
+#include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,7 +17,7 @@ namespace tandem::benchmarks {
 namespace {
 
 constexpr int kSteps = 5;
-constexpr double kPeerFloor = 1.0, kRateFloor = 0.45;
+constexpr double kEagerFloor = 1.5, kCompiledFloor = 1.0, kRateFloor = 0.55;
 
 TrainingTask small_gpt() {
   return {.model = {.name = "GPT-2 124 M",
@@ -43,25 +44,9 @@ TrainingTask stage_of_larger_gpt() {
           .steps = 2};
 }
 
-void add_peer(const TorchPeer& peer, const PeerSetting& setting, double tokens, Row& own,
-              Section& section) {
-  const std::string what = fmt::format("PyTorch {}{}", peer.version(),
-                                       setting.compiles ? ", torch.compile" : ", eager, SDPA");
-  try {
-    const double rate = tokens / best_step(peer.run(setting, kSteps));
-    section.rows.push_back({.what = what, .value = rate, .unit = "tokens/s"});
-    if (setting.compiles) return;
-    own.of = "PyTorch, eager";
-    own.ratio = own.value / rate;
-    own.floor = kPeerFloor;
-  } catch (const Error& error) {
-    section.rows.push_back({.what = what + fmt::format(": {}", error.what()), .unit = "failed"});
-  }
-}
-
-/// One size in one precision; what does not fit is said.
-Section steps_of(Trainer& trainer, const TrainingTask& task, bool bf16, const GpuPeaks& peaks,
-                 const TorchPeer& peer) {
+/// Steps of one size in one precision; what does not fit is said. Also tokens a second, if any.
+std::pair<Section, double> steps_of(Trainer& trainer, const TrainingTask& task, bool bf16,
+                                    const GpuPeaks& peaks) {
   Section section{fmt::format("steps: {}, {} x {} tokens, {}", task.model.name, task.batch,
                               task.model.sequence, bf16 ? "stored in bf16" : "all f32"),
                   {}};
@@ -72,55 +57,85 @@ Section steps_of(Trainer& trainer, const TrainingTask& task, bool bf16, const Gp
         best_step(train(trainer, task, {.storage = bf16 ? Storage::bf16 : Storage::f32}, kSteps));
   } catch (const Error& error) {
     section.title += fmt::format(": not trained: {}", error.what());
-    return section;
+    return {section, 0.0};
   }
-  Row own{.what = "tandem", .value = tokens / seconds, .unit = "tokens/s"};
-  if (!peer.version().empty()) {
-    add_peer(peer, {.bf16 = bf16, .on_gpu = true}, tokens, own, section);
-    // Compiling takes longer than all else.
-    if (bf16)
-      add_peer(peer, {.bf16 = true, .on_gpu = true, .compiles = true}, tokens, own, section);
-  }
-  section.rows.push_back(own);
+  section.rows.push_back({.what = "tandem", .value = tokens / seconds, .unit = "tokens/s"});
   const double rate = flops_of_token(task.model) * tokens / seconds;
-  const double peak = bf16 ? peaks.bf16 : peaks.f32;
-  Row share = beside_peak("its rate", rate, peak);
+  Row share = beside_peak("its rate", rate, bf16 ? peaks.bf16 : peaks.f32);
   if (task.model.width >= 2048 && bf16) share.floor = kRateFloor;
   section.rows.push_back(share);
+  return {section, tokens / seconds};
+}
+
+/// tandem's `own` tokens a second beside those of PyTorch. Compiling takes longer than all else.
+Section beside_peer(const TorchPeer& peer, const TrainingTask& task, bool bf16, bool compiles,
+                    double own) {
+  const std::string how = compiles ? "torch.compile" : "eager, SDPA";
+  Section section{fmt::format("beside PyTorch {}, {}, {}", peer.version(), how,
+                              bf16 ? "autocast to bf16" : "f32"),
+                  {}};
+  try {
+    const double tokens = static_cast<double>(task.batch) * task.model.sequence;
+    const double rate =
+        tokens / best_step(peer.run({.bf16 = bf16, .on_gpu = true, .compiles = compiles}, kSteps));
+    section.rows.push_back({.what = "PyTorch", .value = rate, .unit = "tokens/s"});
+    section.rows.push_back({.what = "tandem",
+                            .value = own,
+                            .unit = "tokens/s",
+                            .of = "PyTorch",
+                            .ratio = own / rate,
+                            .floor = compiles ? kCompiledFloor : kEagerFloor});
+    if (!bf16) section.rows.back().floor.reset();
+  } catch (const Error& error) {
+    section.title += fmt::format(": {}", error.what());
+  }
   return section;
 }
 
-std::vector<Section> steps(const Settings& settings, const TrainingTask& task) {
-  if (const std::string reason = why_no_cuda(); !reason.empty()) return {{"GPU: " + reason, {}}};
+/// What we do ourselves first, then what others do, who may take long or fail.
+void steps(const Settings& settings, const TrainingTask& task, const Show& show) {
+  if (const std::string reason = why_no_cuda(); !reason.empty())
+    return show({"GPU: " + reason, {}});
   const GpuPeaks peaks = measure_gpu_peaks(settings);
   const std::unique_ptr<Trainer> trainer = make_cuda_trainer();
+  double own[2] = {};  // float, bf16
+  for (const bool bf16 : {true, false}) {
+    const auto [section, rate] = steps_of(*trainer, task, bf16, peaks);
+    show(section);
+    own[bf16] = rate;
+  }
   const TorchPeer peer(task, Data(task.model, 1, task.seed), settings.python);
-  std::vector<Section> sections;
-  for (const bool bf16 : {true, false})
-    sections.push_back(steps_of(*trainer, task, bf16, peaks, peer));
-  return sections;
+  if (peer.version().empty()) return;
+  for (const auto& [bf16, compiles] :
+       {std::pair{true, false}, std::pair{true, true}, std::pair{false, false}}) {
+    if (own[bf16] > 0.0) show(beside_peer(peer, task, bf16, compiles, own[bf16]));
+  }
 }
 
 }  // namespace
 
-std::vector<Section> bench_gpu(const Settings& settings) {
-  if (const std::string reason = why_no_cuda(); !reason.empty()) return {{"GPU: " + reason, {}}};
-  std::vector<Section> sections = bench_gpu_kernels(settings, measure_gpu_peaks(settings));
-  sections.front().title += ": " + cuda::describe_gpus(1);
-  sections.back().rows.push_back({.what = "an op that computes next to nothing",
-                                  .value = to_seconds(measure_overhead(*make_cuda_trainer())) * 1e6,
-                                  .unit = "us",
-                                  .floor = 5.0,
-                                  .at_most = true});
-  return sections;
+void bench_gpu(const Settings& settings, const Show& show) {
+  if (const std::string reason = why_no_cuda(); !reason.empty())
+    return show({"GPU: " + reason, {}});
+  bench_gpu_kernels(settings, cuda::describe_gpus(1), show);
+  const std::unique_ptr<Trainer> trainer = make_cuda_trainer();
+  show({"the executor",
+        {{.what = "an op that computes next to nothing, host and GPU",
+          .value = to_seconds(measure_overhead(*trainer)) * 1e6,
+          .unit = "us"},
+         {.what = "between two ops, with the host ahead",
+          .value = to_seconds(measure_gap(*trainer)) * 1e6,
+          .unit = "us",
+          .floor = 5.0,
+          .at_most = true}}});
 }
 
-std::vector<Section> bench_gpu_gpt2(const Settings& settings) {
-  return steps(settings, small_gpt());
+void bench_gpu_gpt2(const Settings& settings, const Show& show) {
+  steps(settings, small_gpt(), show);
 }
 
-std::vector<Section> bench_gpu_stage(const Settings& settings) {
-  return steps(settings, stage_of_larger_gpt());
+void bench_gpu_stage(const Settings& settings, const Show& show) {
+  steps(settings, stage_of_larger_gpt(), show);
 }
 
 }  // namespace tandem::benchmarks

@@ -5,12 +5,12 @@
 
 namespace tandem::benchmarks {
 
-std::vector<Section> bench_gpu(const Settings& /*settings*/) {
-  return {{"GPU: " + why_no_cuda(), {}}};
+void bench_gpu(const Settings& /*settings*/, const Show& show) {
+  show({"GPU: " + why_no_cuda(), {}});
 }
 
-std::vector<Section> bench_gpu_gpt2(const Settings& settings) { return bench_gpu(settings); }
+void bench_gpu_gpt2(const Settings& settings, const Show& show) { bench_gpu(settings, show); }
 
-std::vector<Section> bench_gpu_stage(const Settings& settings) { return bench_gpu(settings); }
+void bench_gpu_stage(const Settings& settings, const Show& show) { bench_gpu(settings, show); }
 
 }  // namespace tandem::benchmarks

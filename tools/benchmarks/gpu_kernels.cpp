@@ -77,7 +77,6 @@ class Bench {
         context_(stream_.get(), {.products = {},
                                  .workspace = Bytes{256} << 20,
                                  .fused_attention = kAttention}),
-        kernels_(context_),
         start_(cuda::make_event(cudaEventDefault)),
         end_(cuda::make_event(cudaEventDefault)) {}
 
@@ -91,7 +90,6 @@ class Bench {
     std::ranges::sort(times);
     return times[times.size() / 2];
   }
-  cuda::Kernels<float>& kernels() { return kernels_; }
   template <class A>
   cuda::Kernels<A> kernels_of() {
     return cuda::Kernels<A>(context_);
@@ -102,11 +100,12 @@ class Bench {
   double launch_seconds() {
     constexpr int kLaunches = 500;
     const Floats small(1024);
-    seconds([&] { kernels_.fill(small.out(), 1.0); });
+    const cuda::Kernels<float> kernels = kernels_of<float>();
+    seconds([&] { kernels.fill(small.out(), 1.0); });
     std::vector<double> times;
     for (int i = 0; i < repetitions_; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      for (int j = 0; j < kLaunches; ++j) kernels_.fill(small.out(), 1.0);
+      for (int j = 0; j < kLaunches; ++j) kernels.fill(small.out(), 1.0);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       times.push_back(took.count() / kLaunches);
       check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
@@ -128,7 +127,6 @@ class Bench {
   int repetitions_;
   cuda::OwnedStream stream_;
   cuda::KernelContext context_;
-  cuda::Kernels<float> kernels_;
   cuda::OwnedEvent start_, end_;
 };
 
@@ -180,80 +178,103 @@ Row beside_copy(const char* what, double rate, double copy) {
           .floor = kCopyFloor};
 }
 
-/// What moves `floats` numbers, and the work that does.
+/// What moves this many bytes, and the work that does.
 struct Moving {
   const char* what;
-  std::int64_t floats;
+  std::int64_t bytes;
   std::function<void()> work;
 };
 
-std::vector<Moving> moving_kernels(cuda::Kernels<float>& k, const Floats& x, const Floats& y,
-                                   const Floats& z, const Floats& more, const Floats& small) {
-  constexpr std::int64_t kAll = kRows * kWidth;
-  const auto part = [&](std::int64_t first, std::int64_t size) {
-    return small.out().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
-  };
-  const std::span<float> gain = part(0, kWidth), bias = part(kWidth, kWidth),
-                         mean = part(2 * kWidth, kRows),
-                         deviation = part(2 * kWidth + kRows, kRows);
-  const RowShape rows{kRows, kWidth};
-  return {
-      {"fill", kAll, [=, &k, &x] { k.fill(x.out(), 1.0); }},
-      {"copy", 2 * kAll, [=, &k, &x, &y] { k.copy(x.in(), y.out()); }},
-      {"add", 3 * kAll, [=, &k, &x, &y, &z] { k.add(x.in(), y.in(), z.out()); }},
-      {"GELU", 2 * kAll, [=, &k, &x, &y] { k.gelu(x.in(), y.out()); }},
-      {"backward of GELU", 3 * kAll,
-       [=, &k, &x, &y, &z] { k.gelu_backward(x.in(), y.in(), z.out()); }},
-      {"layer norm", 2 * kAll,
-       [=, &k, &x, &y] {
-         k.layer_norm(rows, {.x = x.in(),
-                             .gain = gain,
-                             .bias = bias,
-                             .mean = mean,
-                             .inverse_deviation = deviation,
-                             .y = y.out()});
-       }},
-      {"its backward", 3 * kAll,
-       [=, &k, &x, &y, &z] {
-         k.layer_norm_backward(rows, {.x = x.in(),
-                                      .mean = mean,
-                                      .inverse_deviation = deviation,
-                                      .gain = gain,
-                                      .dy = y.in(),
-                                      .dx = z.out()});
-       }},
-      {"gradients of its weights", 2 * kAll,
-       [=, &k, &x, &y] {
-         k.layer_norm_backward_weight(rows, {.x = x.in(),
-                                             .mean = mean,
-                                             .inverse_deviation = deviation,
-                                             .dy = y.in(),
-                                             .dgain = gain,
-                                             .dbias = bias});
-       }},
-      {"gradient of a bias", kAll, [=, &k, &x] { k.accumulate_rows(rows, x.in(), bias); }},
-      {"AdamW", 7 * kAll,
-       [=, &k, &x, &y, &z, &more] {
-         k.step(OptimizerKind::adamw,
-                {.weights = x.in(),
-                 .gradient = y.in(),
-                 .first = z.out(),
-                 .second = more.out(),
-                 .weights_out = x.out()},
-                {.learning_rate = 1e-6, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
-       }},
-  };
-}
+/// What activations and their gradients go through: matrices of `A`.
+template <class A>
+struct Activations {
+  static constexpr std::int64_t kAll = kRows * kWidth, kBytes = kAll * sizeof(A);
+  OnDevice<A> x{kAll}, y{kAll}, z{kAll}, gain{kWidth}, bias{kWidth};
+  Floats mean{kRows}, deviation{kRows}, dgain{kWidth}, dbias{kWidth};
 
-Section moving_section(Bench& bench, double copy) {
-  Section section{fmt::format("what memory bounds: {} x {} floats", kRows, kWidth), {}};
-  constexpr std::int64_t kAll = kRows * kWidth;
-  const Floats x(kAll), y(kAll), z(kAll), more(kAll), small(2 * (kRows + kWidth));
-  bench.kernels().fill(more.out(), 1.0);  // squares are no negative numbers
-  for (const Moving& each : moving_kernels(bench.kernels(), x, y, z, more, small)) {
-    const double rate = 4.0 * static_cast<double>(each.floats) / bench.seconds(each.work);
-    section.rows.push_back(beside_copy(each.what, rate, copy));
+  std::vector<Moving> kernels(const cuda::Kernels<A>& k) const {
+    const RowShape rows{kRows, kWidth};
+    return {
+        {"copy", 2 * kBytes, [=, this] { k.copy(x.in(), y.out()); }},
+        {"add", 3 * kBytes, [=, this] { k.add(x.in(), y.in(), z.out()); }},
+        {"GELU", 2 * kBytes, [=, this] { k.gelu(x.in(), y.out()); }},
+        {"backward of GELU", 3 * kBytes, [=, this] { k.gelu_backward(x.in(), y.in(), z.out()); }},
+        {"layer norm", 2 * kBytes,
+         [=, this] {
+           k.layer_norm(rows, {.x = x.in(),
+                               .gain = gain.in(),
+                               .bias = bias.in(),
+                               .mean = mean.out(),
+                               .inverse_deviation = deviation.out(),
+                               .y = y.out()});
+         }},
+        {"its backward", 3 * kBytes,
+         [=, this] {
+           k.layer_norm_backward(rows, {.x = x.in(),
+                                        .mean = mean.in(),
+                                        .inverse_deviation = deviation.in(),
+                                        .gain = gain.in(),
+                                        .dy = y.in(),
+                                        .dx = z.out()});
+         }},
+        {"gradients of its weights", 2 * kBytes,
+         [=, this] {
+           k.layer_norm_backward_weight(rows, {.x = x.in(),
+                                               .mean = mean.in(),
+                                               .inverse_deviation = deviation.in(),
+                                               .dy = y.in(),
+                                               .dgain = dgain.out(),
+                                               .dbias = dbias.out()});
+         }},
+        {"gradient of a bias", kBytes,
+         [=, this] { k.accumulate_rows(rows, x.in(), dbias.out()); }},
+    };
   }
+};
+
+/// What an update goes through.
+template <class A>
+struct Updates {
+  static constexpr std::int64_t kAll = kRows * kWidth;
+  Floats weights{kAll}, gradient{kAll}, first{kAll}, second{kAll};
+  OnDevice<A> rounded{kAll};
+  cuda::DeviceMemory sum = cuda::allocate_zeros(sizeof(double));
+
+  std::vector<Moving> kernels(const cuda::Kernels<A>& k) const {
+    constexpr std::int64_t kFloats = kAll * 4;
+    constexpr bool kRounds = sizeof(A) < 4;
+    const std::span<A> copy = kRounds ? rounded.out() : std::span<A>();
+    return {
+        {"fill", kFloats, [=, this] { k.fill(second.out(), 1.0); }},
+        {"sum of squares", kFloats,
+         [=, this] { k.sum_of_squares(gradient.in(), 1.0, reinterpret_cast<double*>(sum.get())); }},
+        {"AdamW", 7 * kFloats + std::ssize(copy) * static_cast<std::int64_t>(sizeof(A)),
+         [=, this] {
+           k.step(OptimizerKind::adamw,
+                  {.weights = weights.in(),
+                   .gradient = gradient.in(),
+                   .first = first.out(),
+                   .second = second.out(),
+                   .weights_out = weights.out(),
+                   .rounded = copy},
+                  {.learning_rate = 1e-6, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
+         }}};
+  }
+};
+
+template <class A>
+Section moving_section(Bench& bench, const char* type, double copy) {
+  Section section{
+      fmt::format("what memory bounds: {} x {} numbers, stored in {}", kRows, kWidth, type), {}};
+  const cuda::Kernels<A> kernels = bench.kernels_of<A>();
+  const auto add = [&](const auto& memory) {
+    for (const Moving& each : memory.kernels(kernels)) {
+      const double rate = static_cast<double>(each.bytes) / bench.seconds(each.work);
+      section.rows.push_back(beside_copy(each.what, rate, copy));
+    }
+  };
+  add(Activations<A>());
+  add(Updates<A>());
   return section;
 }
 
@@ -281,9 +302,11 @@ Section attention_section(Bench& bench, const char* type, double peak, const cha
           {row("forward", 2.0 * product, forward), row("backward", 5.0 * product, backward)}};
 }
 
-Section loss_section(Bench& bench, double copy) {
+template <class A>
+Section loss_section(Bench& bench, const char* type, double copy) {
   constexpr std::int64_t kLossRows = kSequence;
-  const Floats logits(kLossRows * kVocabulary);
+  const OnDevice<A> logits(kLossRows * kVocabulary);
+  const cuda::Kernels<A> kernels = bench.kernels_of<A>();
   std::vector<std::int32_t> targets(kLossRows);
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets[i] = static_cast<std::int32_t>(i * 49 % kVocabulary);
@@ -293,11 +316,11 @@ Section loss_section(Bench& bench, double copy) {
                                           targets.size());
   const cuda::PinnedMemory loss = cuda::allocate_pinned(sizeof(double));
   const double seconds = bench.seconds([&] {
-    bench.kernels().cross_entropy({kLossRows, kVocabulary}, ids, 1.0, logits.out(),
-                                  reinterpret_cast<double*>(loss.get()));
+    kernels.cross_entropy({kLossRows, kVocabulary}, ids, 1.0, logits.out(),
+                          reinterpret_cast<double*>(loss.get()));
   });
-  const double rate = 8.0 * static_cast<double>(kLossRows * kVocabulary) / seconds;
-  return {fmt::format("cross-entropy: {} rows of {}", kLossRows, kVocabulary),
+  const double rate = 2.0 * sizeof(A) * static_cast<double>(kLossRows * kVocabulary) / seconds;
+  return {fmt::format("cross-entropy, {}: {} rows of {}", type, kLossRows, kVocabulary),
           {beside_copy("loss and gradient, each logit read and written once", rate, copy)}};
 }
 
@@ -326,33 +349,33 @@ GpuPeaks measure_gpu_peaks(const Settings& settings) {
   return peaks;
 }
 
-std::vector<Section> bench_gpu_kernels(const Settings& settings, const GpuPeaks& peaks) {
+void bench_gpu_kernels(const Settings& settings, const std::string& gpus, const Show& show) {
+  const GpuPeaks peaks = measure_gpu_peaks(settings);
   Bench bench(settings.repetitions);
-  std::vector<Section> sections;
-  sections.push_back(
-      {"this GPU at best, in this process",
-       {{.what = "product of bfloat16 factors, 8192 x 8192 x 8192",
-         .value = peaks.bf16 / 1e12,
-         .unit = "TFLOP/s"},
-        {.what = "product of float factors, 4096 x 4096 x 4096",
-         .value = peaks.f32 / 1e12,
-         .unit = "TFLOP/s"},
-        {.what = "copy of 1 GiB, read and written", .value = peaks.copy / 1e9, .unit = "GB/s"}}});
-  sections.push_back(products_section<Bf16>(bench, "bfloat16", peaks.bf16));
-  sections.push_back(products_section<float>(bench, "float", peaks.f32));
-  sections.push_back(moving_section(bench, peaks.copy));
-  sections.push_back(loss_section(bench, peaks.copy));
+  show({fmt::format("at best, in this process: {}", gpus),
+        {{.what = "product of bfloat16 factors, 8192 x 8192 x 8192",
+          .value = peaks.bf16 / 1e12,
+          .unit = "TFLOP/s"},
+         {.what = "product of float factors, 4096 x 4096 x 4096",
+          .value = peaks.f32 / 1e12,
+          .unit = "TFLOP/s"},
+         {.what = "copy of 1 GiB, read and written", .value = peaks.copy / 1e9, .unit = "GB/s"}}});
+  show(products_section<Bf16>(bench, "bfloat16", peaks.bf16));
+  show(products_section<float>(bench, "float", peaks.f32));
+  show(moving_section<Bf16>(bench, "bfloat16", peaks.copy));
+  show(moving_section<float>(bench, "float", peaks.copy));
+  show(loss_section<Bf16>(bench, "bfloat16", peaks.copy));
+  show(loss_section<float>(bench, "float", peaks.copy));
   const auto fused = cuda::find_fused_attention(kAttention);
-  sections.push_back(attention_section<Bf16>(
-      bench, fused.plans ? "bfloat16, cuDNN's" : "bfloat16, plain", peaks.bf16, "bf16 peak"));
-  sections.push_back(attention_section<float>(bench, "float", peaks.f32, "f32 peak"));
-  sections.push_back({"the host",
-                      {{.what = "a launch of a kernel",
-                        .value = bench.launch_seconds() * 1e6,
-                        .unit = "us",
-                        .floor = 5.0,
-                        .at_most = true}}});
-  return sections;
+  show(attention_section<Bf16>(bench, fused.plans ? "bfloat16, cuDNN's" : "bfloat16, plain",
+                               peaks.bf16, "bf16 peak"));
+  show(attention_section<float>(bench, "float", peaks.f32, "f32 peak"));
+  show({"the host",
+        {{.what = "a launch of a kernel",
+          .value = bench.launch_seconds() * 1e6,
+          .unit = "us",
+          .floor = 5.0,
+          .at_most = true}}});
 }
 
 }  // namespace tandem::benchmarks

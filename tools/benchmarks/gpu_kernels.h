@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "tools/benchmarks/benchmark.h"
 
@@ -21,7 +20,8 @@ Row beside_peak(std::string what, double rate, double peak, std::string_view pea
 /// On the current device. Throws AbsentError without cublasLt, DeviceError.
 GpuPeaks measure_gpu_peaks(const Settings& settings);
 
-/// Products, what memory bounds, attention, launches: of a layer of width 2048.
-std::vector<Section> bench_gpu_kernels(const Settings& settings, const GpuPeaks& peaks);
+/// Products, what memory bounds, attention, launches: of a layer of width 2048, on the first of the
+/// `gpus`, by their name.
+void bench_gpu_kernels(const Settings& settings, const std::string& gpus, const Show& show);
 
 }  // namespace tandem::benchmarks

@@ -23,14 +23,23 @@ namespace {
 
 using tools::Json;
 
+/// Of a benchmark whose sections are known together.
+template <std::vector<Section> (*kRun)(const Settings&)>
+void when_ended(const Settings& settings, const Show& show) {
+  for (const Section& section : kRun(settings)) show(section);
+}
+
 constexpr Benchmark kBenchmarks[] = {
-    {"simulator", "rates of generating, lowering, verifying and simulating", bench_simulator},
-    {"schedules", "seconds that automatic schedulers take", bench_schedules},
-    {"pipeline", "two stages on two cores beside their simulated ideal", bench_pipeline},
+    {"simulator", "rates of generating, lowering, verifying and simulating",
+     when_ended<bench_simulator>},
+    {"schedules", "seconds that automatic schedulers take", when_ended<bench_schedules>},
+    {"pipeline", "two stages on two cores beside their simulated ideal",
+     when_ended<bench_pipeline>},
     {"gpu", "kernels of a GPU beside the best that it does", bench_gpu},
     {"gpu-gpt2", "steps of GPT-2 124 M on a GPU, beside PyTorch", bench_gpu_gpt2},
     {"gpu-stage", "steps of a stage of GPT 1.3 B on a GPU, beside PyTorch", bench_gpu_stage},
-    {"training", "tokens a second on the CPU, beside PyTorch and the cores' peak", bench_training},
+    {"training", "tokens a second on the CPU, beside PyTorch and the cores' peak",
+     when_ended<bench_training>},
 };
 
 struct Request {
@@ -133,13 +142,13 @@ int run(const Request& request) {
   Json results = Json::array();
   for (const Benchmark* benchmark : request.chosen) {
     Json sections = Json::array();
-    for (const Section& section : benchmark->run(request.settings)) {
+    benchmark->run(request.settings, [&](const Section& section) {
       for (const Row& row : section.rows) good = good && met(row);
       if (request.json)
         sections.push_back(section_json(section));
       else
         print_section(section);
-    }
+    });
     results.push_back({{"benchmark", benchmark->name}, {"sections", std::move(sections)}});
   }
   if (request.json) {

@@ -6,31 +6,38 @@
 #include <span>
 
 #include "core/base/check.h"
-#include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/pack.h"
 
 namespace tandem::cuda {
 
 template <class A>
 struct Fill {
   A* y;
-  A value;
-  TANDEM_DEVICE void operator()(std::int64_t i) const { y[i] = value; }
+  float value;
+  TANDEM_DEVICE void operator()(const PackPlace& place) const {
+    Pack pack;
+    for (float& each : pack.values) each = value;
+    place.store(y, pack);
+  }
 };
 
 template <class From, class To>
 struct Convert {
   const From* x;
   To* y;
-  TANDEM_DEVICE void operator()(std::int64_t i) const { y[i] = narrow<To>(to_float(x[i])); }
+  TANDEM_DEVICE void operator()(const PackPlace& place) const { place.store(y, place.load(x)); }
 };
 
 template <class A>
 struct Add {
   const A *a, *b;
   A* y;
-  TANDEM_DEVICE void operator()(std::int64_t i) const {
-    y[i] = narrow<A>(to_float(a[i]) + to_float(b[i]));
+  TANDEM_DEVICE void operator()(const PackPlace& place) const {
+    Pack sum = place.load(a);
+    const Pack other = place.load(b);
+    for (int i = 0; i < kPack; ++i) sum[i] += other[i];
+    place.store(y, sum);
   }
 };
 
@@ -46,9 +53,10 @@ template <class A>
 struct Gelu {
   const A* x;
   A* y;
-  TANDEM_DEVICE void operator()(std::int64_t i) const {
-    const float from = to_float(x[i]);
-    y[i] = narrow<A>(from * gelu_gate(from));
+  TANDEM_DEVICE void operator()(const PackPlace& place) const {
+    Pack pack = place.load(x);
+    for (float& each : pack.values) each *= gelu_gate(each);
+    place.store(y, pack);
   }
 };
 
@@ -62,37 +70,47 @@ template <class A>
 struct GeluBackward {
   const A *x, *dy;
   A* dx;
-  TANDEM_DEVICE void operator()(std::int64_t i) const {
-    dx[i] = narrow<A>(to_float(dy[i]) * gelu_slope(to_float(x[i])));
+  TANDEM_DEVICE void operator()(const PackPlace& place) const {
+    Pack pack = place.load(dy);
+    const Pack at = place.load(x);
+    for (int i = 0; i < kPack; ++i) pack[i] *= gelu_slope(at[i]);
+    place.store(dx, pack);
   }
 };
+
+template <class Grid, class A>
+void fill(Grid& grid, std::span<A> y, float value) {
+  run_each_pack(grid, std::ssize(y), Fill<A>{y.data(), value}, y.data());
+}
 
 /// Copies, and rounds where the types ask for it.
 template <class Grid, class From, class To>
 void copy(Grid& grid, std::span<const From> x, std::span<To> y) {
   TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
-  run_each_element(grid, std::ssize(y), Convert<From, To>{x.data(), y.data()});
+  run_each_pack(grid, std::ssize(y), Convert<From, To>{x.data(), y.data()}, x.data(), y.data());
 }
 
 /// y = a + b; y may be either.
 template <class Grid, class A>
 void add(Grid& grid, std::span<const A> a, std::span<const A> b, std::span<A> y) {
   TANDEM_CHECK(a.size() == y.size() && b.size() == y.size(), a.size(), b.size(), y.size());
-  run_each_element(grid, std::ssize(y), Add<A>{a.data(), b.data(), y.data()});
+  run_each_pack(grid, std::ssize(y), Add<A>{a.data(), b.data(), y.data()}, a.data(), b.data(),
+                y.data());
 }
 
 /// The tanh form of GPT-2.
 template <class Grid, class A>
 void gelu(Grid& grid, std::span<const A> x, std::span<A> y) {
   TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
-  run_each_element(grid, std::ssize(y), Gelu<A>{x.data(), y.data()});
+  run_each_pack(grid, std::ssize(y), Gelu<A>{x.data(), y.data()}, x.data(), y.data());
 }
 
 /// dx may be dy.
 template <class Grid, class A>
 void gelu_backward(Grid& grid, std::span<const A> x, std::span<const A> dy, std::span<A> dx) {
   TANDEM_CHECK(x.size() == dx.size() && dy.size() == dx.size(), x.size(), dy.size(), dx.size());
-  run_each_element(grid, std::ssize(dx), GeluBackward<A>{x.data(), dy.data(), dx.data()});
+  run_each_pack(grid, std::ssize(dx), GeluBackward<A>{x.data(), dy.data(), dx.data()}, x.data(),
+                dy.data(), dx.data());
 }
 
 }  // namespace tandem::cuda

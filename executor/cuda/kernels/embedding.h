@@ -35,7 +35,8 @@ struct EmbedElement {
   }
 };
 
-/// A block a row of dy, which works if no row before it has its token.
+/// A block a row of dy, which works if no row before it has its token. It looks at kThreads rows at a
+/// time, and notes those that have the token in bits.
 template <class A>
 struct TokenGradient {
   std::int64_t rows, width, vocabulary;
@@ -43,21 +44,52 @@ struct TokenGradient {
   const A* dy;
   float* dtable;
 
+  static constexpr int kBits = 32, kWords = kThreads / kBits;
+  static GridShape grid(std::int64_t rows) {
+    return {.blocks = rows, .shared_bytes = shared_bytes<std::uint32_t>(kThreads + kWords)};
+  }
+
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    int* scratch = block.template shared<int>(block.threads());
+    std::uint32_t* const has = block.template shared<std::uint32_t>(block.threads());
+    std::uint32_t* const words = block.template shared<std::uint32_t>(kWords);
     const float own = tokens[block.index()];
     const auto token = static_cast<std::int64_t>(own);
-    const auto same = [&](std::int64_t row) { return tokens[row] == own ? 1 : 0; };
-    const bool is_first = sum_all(block, scratch, block.index(), same) == 0;
-    if (!is_first || token < 0 || token >= vocabulary) return;
-    each_of(block, 0, width, [&](std::int64_t column) {
-      float sum = dtable[token * width + column];
-      for (std::int64_t row = block.index(); row < rows; ++row) {
-        if (tokens[row] == own) sum += to_float(dy[row * width + column]);
+    if (token < 0 || token >= vocabulary) return;
+    for (std::int64_t first = 0; first < rows; first += block.threads()) {
+      block.each_thread([&](int thread) {
+        has[thread] = first + thread < rows && tokens[first + thread] == own ? 1 : 0;
+      });
+      block.each_thread([&](int thread) {
+        if (thread >= kWords) return;
+        std::uint32_t word = 0;
+        for (int bit = 0; bit < kBits; ++bit) word |= has[thread * kBits + bit] << bit;
+        words[thread] = word;
+      });
+      std::uint32_t any = 0;
+      bool is_first = true;
+      for (int i = 0; i < kWords; ++i) {
+        const std::uint32_t word = block.read(words[i]);
+        any |= word;
+        for (int bit = 0; bit < kBits && first + i * kBits + bit < block.index(); ++bit)
+          is_first = is_first && (word >> bit & 1U) == 0;
       }
-      dtable[token * width + column] = sum;
-    });
+      if (!is_first) return;
+      if (any == 0) continue;
+      each_of(block, 0, width, [&](std::int64_t column) { add_rows(words, first, token, column); });
+    }
+  }
+
+ private:
+  TANDEM_DEVICE void add_rows(const std::uint32_t* words, std::int64_t first, std::int64_t token,
+                              std::int64_t column) const {
+    float sum = dtable[token * width + column];
+    for (int i = 0; i < kWords; ++i) {
+      for (std::uint32_t word = words[i], bit = 0; word != 0; word >>= 1U, ++bit) {
+        if ((word & 1U) != 0) sum += to_float(dy[(first + i * kBits + bit) * width + column]);
+      }
+    }
+    dtable[token * width + column] = sum;
   }
 };
 

@@ -40,7 +40,7 @@ class KernelSet {
 
   static Stored rounded(float value) { return narrow<Stored>(value); }
   void fill(WideOut y, double value) const {
-    run_each_element(*context_, std::ssize(y), Fill<float>{y.data(), static_cast<float>(value)});
+    cuda::fill(*context_, y, static_cast<float>(value));
   }
   void copy(In x, Out y) const { cuda::copy(*context_, x, y); }
   void store(WideIn x, Out y) const { cuda::copy(*context_, x, y); }
@@ -57,7 +57,7 @@ class KernelSet {
   }
   void sum_of_squares(WideIn x, double factor, double* sum) const {
     // The order of the sum depends on the length alone.
-    sum_terms(*context_, std::ssize(x), Square<float>{x.data()}, factor, sum);
+    cuda::sum_of_squares(*context_, x, factor, sum);
   }
 
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
@@ -95,8 +95,11 @@ class KernelSet {
     check_sizes(shape.rows * shape.width, spans.x, spans.y);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     check_sizes(shape.width, spans.gain, spans.bias);
-    context_->run({.blocks = shape.rows, .shared_bytes = kNormShared},
-                  NormRow<Stored>{shape.width, spans});
+    const LaneRows rows{shape,
+                        shape.width % kPack == 0 &&
+                            packs_are_whole(spans.x.data(), spans.gain.data(), spans.bias.data(),
+                                            spans.y.data())};
+    context_->run(rows.grid(), NormRows<Stored>{rows, spans});
   }
   void layer_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const {
     const std::int64_t size = shape.rows * shape.width;
@@ -104,18 +107,20 @@ class KernelSet {
     if (!spans.residual.empty()) check_size(spans.residual, size);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     check_size(spans.gain, shape.width);
-    context_->run({.blocks = shape.rows, .shared_bytes = kNormShared},
-                  NormRowBackward<Stored>{shape.width, spans});
+    const LaneRows rows{shape,
+                        shape.width % kPack == 0 &&
+                            packs_are_whole(spans.x.data(), spans.dy.data(), spans.gain.data(),
+                                            spans.residual.data(), spans.dx.data())};
+    context_->run(rows.grid(), NormRowsBackward<Stored>{rows, spans});
   }
   void layer_norm_backward_weight(RowShape shape,
                                   const NormBackwardWeight<Stored, float>& spans) const {
     check_sizes(shape.rows * shape.width, spans.x, spans.dy);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     sum_columns(*context_, shape,
-                GainTerm<Stored>{shape.width, spans.x.data(), spans.dy.data(), spans.mean.data(),
-                                 spans.inverse_deviation.data()},
-                spans.dgain);
-    cuda::accumulate_rows(*context_, shape, spans.dy, spans.dbias);
+                NormWeightTerms<Stored>{shape.width, spans.x.data(), spans.dy.data(),
+                                        spans.mean.data(), spans.inverse_deviation.data()},
+                packs_are_whole(spans.x.data(), spans.dy.data()), {spans.dgain, spans.dbias});
   }
 
   void gelu(In x, Out y) const { cuda::gelu(*context_, x, y); }
@@ -173,7 +178,7 @@ class KernelSet {
     check_size(tokens, rows);
     check_size(dy, rows * shape.width);
     check_size(dpositions, positions);
-    context_->run({.blocks = rows, .shared_bytes = shared_bytes<int>(kThreads)},
+    context_->run(TokenGradient<Stored>::grid(rows),
                   TokenGradient<Stored>{rows, shape.width, std::ssize(dtable) / shape.width,
                                         tokens.data(), dy.data(), dtable.data()});
     run_each_element(
@@ -192,6 +197,7 @@ class KernelSet {
     sum_terms(*context_, std::ssize(y),
               SquaredErrorTerm<Stored>{y.data(), expected.data(), static_cast<float>(scale),
                                        gradient.data()},
+              packs_are_whole(y.data(), expected.data(), gradient.data()),
               0.5 / static_cast<double>(shape.rows), loss);
   }
 
@@ -206,7 +212,7 @@ class KernelSet {
     with_rule(kind, [&](auto rule) {
       using Rule = decltype(rule);
       check_step(spans, Rule::kStates);
-      GridShape grid = grid_of_elements(std::ssize(spans.weights));
+      GridShape grid = grid_of_elements(divide_up(std::ssize(spans.weights), kPack));
       grid.shared_bytes = shared_bytes<DecidedStep>(1);
       context_->run(grid,
                     StepElements<Rule, Stored>{
@@ -218,6 +224,9 @@ class KernelSet {
                         .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
                         .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
                         .keeps_state = spans.keeps_state,
+                        .whole = packs_are_whole(spans.weights.data(), spans.gradient.data(),
+                                                 spans.first.data(), spans.second.data(),
+                                                 spans.weights_out.data(), spans.rounded.data()),
                         .numbers = numbers});
     });
   }

@@ -9,8 +9,8 @@
 
 #include "core/base/check.h"
 #include "executor/backend/kernels.h"
-#include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/pack.h"
 
 namespace tandem::cuda {
 
@@ -41,10 +41,12 @@ struct SumParts {
 
 inline constexpr GridShape kOneBlock{.blocks = 1, .shared_bytes = shared_bytes<double>(kThreads)};
 
-/// The sum of term(i) over a block's part of `count` elements. Each term is asked for once.
+/// The sum of term(place) over the packs of a block's part of `count` elements. Each is asked for
+/// once.
 template <class Term>
 struct PartSum {
   std::int64_t count;
+  bool whole;
   Term term;
   double* parts;
 
@@ -52,33 +54,44 @@ struct PartSum {
   TANDEM_DEVICE void operator()(Block& block) const {
     double* scratch = block.template shared<double>(block.threads());
     const std::int64_t first = block.index() * kElementsOfPart;
-    const std::int64_t rest = count - first;
-    const double sum = sum_all(block, scratch, rest < kElementsOfPart ? rest : kElementsOfPart,
-                               [&](std::int64_t i) { return term(first + i); });
+    const std::int64_t rest = count - first < kElementsOfPart ? count - first : kElementsOfPart;
+    const double sum = sum_all(block, scratch, divide_up(rest, kPack), [&](std::int64_t i) {
+      return term(PackPlace{first + i * kPack, rest - i * kPack, whole});
+    });
     block.each_thread([&](int thread) {
       if (thread == 0) parts[block.index()] = sum;
     });
   }
 };
 
-/// *result = factor · Σ term(i) for i < count. `result` may be null: not wanted.
+/// *result = factor · Σ of the term over `count` elements. `result` may be null: not wanted. `whole`:
+/// packs_are_whole() of what the term moves.
 template <class Grid, class Term>
-void sum_terms(Grid& grid, std::int64_t count, const Term& term, double factor, double* result) {
+void sum_terms(Grid& grid, std::int64_t count, const Term& term, bool whole, double factor,
+               double* result) {
   const std::int64_t parts = sum_workspace(count);
   double* partial = grid.template workspace<double>(parts);
   grid.run({.blocks = parts, .shared_bytes = kOneBlock.shared_bytes},
-           PartSum<Term>{count, term, partial});
+           PartSum<Term>{count, whole, term, partial});
   if (result != nullptr) grid.run(kOneBlock, SumParts{parts, factor, partial, result});
 }
 
 template <class A>
 struct Square {
   const A* x;
-  TANDEM_DEVICE double operator()(std::int64_t i) const {
-    const auto value = static_cast<double>(to_float(x[i]));
-    return value * value;
+  TANDEM_DEVICE double operator()(const PackPlace& place) const {
+    const Pack pack = place.load(x);
+    double sum = 0.0;
+    for (const float each : pack.values) sum += static_cast<double>(each) * static_cast<double>(each);
+    return sum;
   }
 };
+
+/// *result = factor · Σ x².
+template <class Grid, class A>
+void sum_of_squares(Grid& grid, std::span<const A> x, double factor, double* result) {
+  sum_terms(grid, std::ssize(x), Square<A>{x.data()}, packs_are_whole(x.data()), factor, result);
+}
 
 /// ½(y − expected)², which leaves its gradient.
 template <class A>
@@ -87,10 +100,35 @@ struct SquaredErrorTerm {
   const float* expected;
   float scale;
   A* gradient;
-  TANDEM_DEVICE double operator()(std::int64_t i) const {
-    const float error = to_float(y[i]) - expected[i];
-    gradient[i] = narrow<A>(scale * error);
-    return static_cast<double>(error) * static_cast<double>(error);
+  TANDEM_DEVICE double operator()(const PackPlace& place) const {
+    Pack error = place.load(y);
+    const Pack wanted = place.load(expected);
+    double sum = 0.0;
+    for (int i = 0; i < kPack; ++i) {
+      error[i] -= wanted[i];
+      sum += static_cast<double>(error[i]) * static_cast<double>(error[i]);
+      error[i] *= scale;
+    }
+    place.store(gradient, error);
+    return sum;
+  }
+};
+
+/// Of numbers met so far the largest, and Σ e^(number − largest): so one look at each will do.
+struct OnlineSum {
+  float largest = std::numeric_limits<float>::lowest(), sum = 0.0F;
+
+  TANDEM_DEVICE OnlineSum with(const OnlineSum& other) const {
+    const float most = other.largest > largest ? other.largest : largest;
+    return {most, std::fma(sum, std::exp(largest - most), other.sum * std::exp(other.largest - most))};
+  }
+  TANDEM_DEVICE static OnlineSum of(const Pack& pack, std::int64_t count) {
+    OnlineSum made;
+    for (int i = 0; i < kPack; ++i) {
+      if (i < count && pack[i] > made.largest) made.largest = pack[i];
+    }
+    for (int i = 0; i < kPack; ++i) made.sum += i < count ? std::exp(pack[i] - made.largest) : 0.0F;
+    return made;
   }
 };
 
@@ -99,6 +137,7 @@ struct SquaredErrorTerm {
 template <class A>
 struct CrossEntropyRow {
   std::int64_t width;
+  bool whole;
   float scale;
   const std::int32_t* targets;
   A* logits;
@@ -106,24 +145,28 @@ struct CrossEntropyRow {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    float* scratch = block.template shared<float>(block.threads());
+    auto* scratch = block.template shared<OnlineSum>(block.threads());
     A* x = logits + block.index() * width;
-    const std::int64_t target = targets[block.index()];
-    const auto value = [&](std::int64_t i) { return to_float(x[i]); };
-    const float least = std::numeric_limits<float>::lowest();
-    const float peak = largest_of_all(block, scratch, width, least, value);
-    const auto above = [&](std::int64_t i) { return std::exp(value(i) - peak); };
-    const float sum = sum_all(block, scratch, width, above);
-    block.each_thread([&](int thread) {
+    const std::int64_t target = targets[block.index()], packs = divide_up(width, kPack);
+    const auto place_of = [&](std::int64_t i) { return PackPlace{i * kPack, width - i * kPack, whole}; };
+    const auto [peak, sum] = combine_all(
+        block, scratch, packs, OnlineSum{},
+        [&](std::int64_t i) { return OnlineSum::of(place_of(i).load(x), width - i * kPack); },
+        [](const OnlineSum& a, const OnlineSum& b) { return a.with(b); });
+    const float most = peak, share = scale / sum;
+    block.each_thread([&, total = static_cast<double>(sum)](int thread) {
       if (thread != 0) return;
       const double wanted = target >= 0 && target < width
-                                ? static_cast<double>(value(target))
+                                ? static_cast<double>(to_float(x[target]))
                                 : std::numeric_limits<double>::quiet_NaN();
-      losses[block.index()] =
-          std::log(static_cast<double>(sum)) + (static_cast<double>(peak) - wanted);
+      losses[block.index()] = std::log(total) + (static_cast<double>(most) - wanted);
     });
-    each_of(block, 0, width, [&](std::int64_t i) {
-      x[i] = narrow<A>(above(i) * (scale / sum) - (i == target ? scale : 0.0F));
+    each_of(block, 0, packs, [&](std::int64_t i) {
+      const PackPlace place = place_of(i);
+      Pack pack = place.load(x);
+      for (int j = 0; j < kPack; ++j)
+        pack[j] = std::exp(pack[j] - most) * share - (place.first + j == target ? scale : 0.0F);
+      place.store(x, pack);
     });
   }
 };
@@ -136,9 +179,10 @@ void cross_entropy(Grid& grid, RowShape shape, std::span<const std::int32_t> tar
   TANDEM_CHECK(std::ssize(targets) == shape.rows && std::ssize(logits) == shape.rows * shape.width,
                targets.size(), logits.size(), shape.rows, shape.width);
   double* losses = grid.template workspace<double>(cross_entropy_workspace(shape));
-  grid.run({.blocks = shape.rows, .shared_bytes = shared_bytes<float>(kThreads)},
-           CrossEntropyRow<A>{shape.width, static_cast<float>(scale), targets.data(), logits.data(),
-                              losses});
+  grid.run({.blocks = shape.rows, .shared_bytes = shared_bytes<OnlineSum>(kThreads)},
+           CrossEntropyRow<A>{shape.width,
+                              shape.width % kPack == 0 && packs_are_whole(logits.data()),
+                              static_cast<float>(scale), targets.data(), logits.data(), losses});
   if (loss == nullptr) return;
   grid.run(kOneBlock, SumParts{shape.rows, 1.0 / static_cast<double>(shape.rows), losses, loss});
 }

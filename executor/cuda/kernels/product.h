@@ -153,8 +153,8 @@ ProductSpans<Bf16, float> round_factors(Grid& grid, const ProductSpans<float, fl
   const std::int64_t b_first = divide_up(a_size, kAlignedBf16) * kAlignedBf16;
   Bf16* const a = grid.template workspace<Bf16>(b_first + b_size);
   Bf16* const b = a + b_first;
-  run_each_element(grid, a_size, Convert<float, Bf16>{p.a, a});
-  run_each_element(grid, b_size, Convert<float, Bf16>{p.b, b});
+  run_each_pack(grid, a_size, Convert<float, Bf16>{p.a, a}, p.a, a);
+  run_each_pack(grid, b_size, Convert<float, Bf16>{p.b, b}, p.b, b);
   return {.rows = p.rows,
           .inner = p.inner,
           .columns = p.columns,

@@ -9,6 +9,7 @@
 #include "executor/backend/step_rules.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/pack.h"
 
 namespace tandem::cuda {
 
@@ -46,7 +47,7 @@ struct StepElements {
   const float *weights, *gradient;
   float *first, *second, *out;  // out null: the state alone is stepped
   A* rounded;                   // null: not wanted
-  bool keeps_state;
+  bool keeps_state, whole;
   StepNumbers numbers;
 
   template <class Block>
@@ -59,26 +60,32 @@ struct StepElements {
     });
     block.each_thread([&](int thread) {
       const auto [factors, skips] = *decided;
-      const std::int64_t stride = block.blocks() * block.threads();
-      for (std::int64_t i = block.index() * block.threads() + thread; i < count; i += stride) {
-        const float made = skips ? weights[i] : step(factors, i);
-        if (out != nullptr) out[i] = made;
-        if (rounded != nullptr) rounded[i] = narrow<A>(made);
+      const std::int64_t stride = block.blocks() * block.threads() * kPack;
+      for (std::int64_t i = (block.index() * block.threads() + thread) * kPack; i < count;
+           i += stride) {
+        const PackPlace place{i, count - i, whole};
+        const Pack made = skips ? place.load(weights) : step(factors, place);
+        if (out != nullptr) place.store(out, made);
+        if (rounded != nullptr) place.store(rounded, made);
       }
     });
   }
 
  private:
-  TANDEM_DEVICE float step(const StepFactors<float>& factors, std::int64_t i) const {
-    float mean = 0.0F, square = 0.0F;
-    if constexpr (Rule::kStates > 0) mean = first[i];
-    if constexpr (Rule::kStates > 1) square = second[i];
-    const float change = Rule::change(factors, factors.scale * gradient[i], mean, square);
-    if (!keeps_state) {
-      if constexpr (Rule::kStates > 0) first[i] = mean;
-      if constexpr (Rule::kStates > 1) second[i] = square;
+  TANDEM_DEVICE Pack step(const StepFactors<float>& factors, const PackPlace& place) const {
+    Pack mean{}, square{}, made = place.load(weights);
+    const Pack slope = place.load(gradient);
+    if constexpr (Rule::kStates > 0) mean = place.load(first);
+    if constexpr (Rule::kStates > 1) square = place.load(second);
+    for (int i = 0; i < kPack; ++i) {
+      const float change = Rule::change(factors, factors.scale * slope[i], mean[i], square[i]);
+      made[i] = std::fma(-factors.rate, std::fma(factors.decay, made[i], change), made[i]);
     }
-    return std::fma(-factors.rate, std::fma(factors.decay, weights[i], change), weights[i]);
+    if (!keeps_state) {
+      if constexpr (Rule::kStates > 0) place.store(first, mean);
+      if constexpr (Rule::kStates > 1) place.store(second, square);
+    }
+    return made;
   }
 };
 

@@ -28,7 +28,8 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
   const auto bytes_of = []<class T>(T /*of*/, std::int64_t count) {
     return count * static_cast<std::int64_t>(sizeof(T));
   };
-  Bytes most = bytes_of(0.0F, column_sums_workspace({.rows = rows, .width = 4 * d}));
+  Bytes most = bytes_of(0.0F, std::max(column_sums_workspace({.rows = rows, .width = 4 * d}, 1),
+                                       column_sums_workspace({.rows = rows, .width = d}, 2)));
   most = std::max(most, bytes_of(0.0F, attention_backward_workspace({.batch = microbatch_size,
                                                                      .sequence = model.sequence,
                                                                      .heads = model.heads,

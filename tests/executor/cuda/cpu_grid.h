@@ -74,6 +74,15 @@ class CpuBlock {
   }
 
   template <class T>
+  void sum_lanes(const PerThread<T>& x) const {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      const std::vector<T> before(x.values, x.values + kThreads);
+      for (int thread = 0; thread < kThreads; ++thread)
+        x.values[thread] += before[static_cast<std::size_t>(thread ^ half)];
+    }
+  }
+
+  template <class T>
   T read(const T& place) const {
     return place;
   }

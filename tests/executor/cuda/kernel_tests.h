@@ -70,7 +70,7 @@ TYPED_TEST_P(CudaKernels, Elementwise) {
       auto x = machine.put(a), in_place = machine.put(b), dx = machine.put(b);
       auto filled = machine.template poisoned<A>(size), copied = machine.template poisoned<A>(size),
            y = machine.template poisoned<A>(size);
-      run_each_element(machine.grid(), size, Fill<A>{filled.out().data(), narrow<A>(0.5F)});
+      fill(machine.grid(), filled.out(), 0.5F);
       copy(machine.grid(), x.in(), copied.out());
       add(machine.grid(), x.in(), in_place.in(), in_place.out());
       gelu(machine.grid(), x.in(), y.out());
@@ -389,7 +389,7 @@ TYPED_TEST_P(CudaKernels, SquaredErrorAndSumOfSquares) {
       auto results = machine.template poisoned<double>(2);
       kernels_of<A>(machine).squared_error(shape, y.in(), expected.in(), 0.5, gradient.out(),
                                            results.out().data());
-      sum_terms(machine.grid(), rows, Square<A>{y.in().data()}, 9.0, results.out().data() + 1);
+      sum_of_squares(machine.grid(), y.in(), 9.0, results.out().data() + 1);
       EXPECT_NEAR(machine.get(results)[0], loss0, 1e-6 * loss0);
       EXPECT_NEAR(machine.get(results)[1], squares0, 1e-12 * squares0);
       this->expect_near(machine.get(gradient), gradient0);
