@@ -15,8 +15,9 @@ template <class A>
 struct Fill {
   A* y;
   float value;
-  TANDEM_DEVICE void operator()(const PackPlace& place) const {
-    Pack pack;
+  template <int N>
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const {
+    Pack<N> pack;
     for (float& each : pack.values) each = value;
     place.store(y, pack);
   }
@@ -26,17 +27,19 @@ template <class From, class To>
 struct Convert {
   const From* x;
   To* y;
-  TANDEM_DEVICE void operator()(const PackPlace& place) const { place.store(y, place.load(x)); }
+  template <int N>
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const { place.store(y, place.load(x)); }
 };
 
 template <class A>
 struct Add {
   const A *a, *b;
   A* y;
-  TANDEM_DEVICE void operator()(const PackPlace& place) const {
-    Pack sum = place.load(a);
-    const Pack other = place.load(b);
-    for (int i = 0; i < kPack; ++i) sum[i] += other[i];
+  template <int N>
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const {
+    Pack<N> sum = place.load(a);
+    const Pack<N> other = place.load(b);
+    for (int i = 0; i < N; ++i) sum[i] += other[i];
     place.store(y, sum);
   }
 };
@@ -53,8 +56,9 @@ template <class A>
 struct Gelu {
   const A* x;
   A* y;
-  TANDEM_DEVICE void operator()(const PackPlace& place) const {
-    Pack pack = place.load(x);
+  template <int N>
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const {
+    Pack<N> pack = place.load(x);
     for (float& each : pack.values) each *= gelu_gate(each);
     place.store(y, pack);
   }
@@ -70,10 +74,11 @@ template <class A>
 struct GeluBackward {
   const A *x, *dy;
   A* dx;
-  TANDEM_DEVICE void operator()(const PackPlace& place) const {
-    Pack pack = place.load(dy);
-    const Pack at = place.load(x);
-    for (int i = 0; i < kPack; ++i) pack[i] *= gelu_slope(at[i]);
+  template <int N>
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const {
+    Pack<N> pack = place.load(dy);
+    const Pack<N> at = place.load(x);
+    for (int i = 0; i < N; ++i) pack[i] *= gelu_slope(at[i]);
     place.store(dx, pack);
   }
 };

@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/pack.h"
 
 namespace tandem::cuda {
 
@@ -35,23 +36,35 @@ struct EmbedElement {
   }
 };
 
+/// How many bits are set.
+TANDEM_DEVICE constexpr int ones(std::uint32_t bits) {
+  bits -= bits >> 1U & 0x55555555U;
+  bits = (bits & 0x33333333U) + (bits >> 2U & 0x33333333U);
+  bits = (bits + (bits >> 4U)) & 0x0F0F0F0FU;
+  return static_cast<int>(bits * 0x01010101U >> 24U);
+}
+
 /// A block a row of dy, which works if no row before it has its token. It looks at kThreads rows at a
-/// time, and notes those that have the token in bits.
+/// time, lists those that have the token, and adds them in order, with several on their way.
 template <class A>
 struct TokenGradient {
   std::int64_t rows, width, vocabulary;
+  bool whole;
   const float* tokens;
   const A* dy;
   float* dtable;
 
-  static constexpr int kBits = 32, kWords = kThreads / kBits;
-  static GridShape grid(std::int64_t rows) {
-    return {.blocks = rows, .shared_bytes = shared_bytes<std::uint32_t>(kThreads + kWords)};
+  static constexpr int kBits = 32, kWords = kThreads / kBits, kPack = kPackOf<float>, kAhead = 8;
+  GridShape grid() const {
+    return {.blocks = rows,
+            .shared_bytes = shared_bytes<int>(kThreads) + shared_bytes<int>(kThreads + 1) +
+                            shared_bytes<std::uint32_t>(kWords)};
   }
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    std::uint32_t* const has = block.template shared<std::uint32_t>(block.threads());
+    int* const has = block.template shared<int>(block.threads());
+    int* const list = block.template shared<int>(block.threads() + 1);  // and how many there are
     std::uint32_t* const words = block.template shared<std::uint32_t>(kWords);
     const float own = tokens[block.index()];
     const auto token = static_cast<std::int64_t>(own);
@@ -63,33 +76,47 @@ struct TokenGradient {
       block.each_thread([&](int thread) {
         if (thread >= kWords) return;
         std::uint32_t word = 0;
-        for (int bit = 0; bit < kBits; ++bit) word |= has[thread * kBits + bit] << bit;
+        for (int bit = 0; bit < kBits; ++bit)
+          word |= static_cast<std::uint32_t>(has[thread * kBits + bit]) << bit;
         words[thread] = word;
       });
-      std::uint32_t any = 0;
-      bool is_first = true;
-      for (int i = 0; i < kWords; ++i) {
-        const std::uint32_t word = block.read(words[i]);
-        any |= word;
-        for (int bit = 0; bit < kBits && first + i * kBits + bit < block.index(); ++bit)
-          is_first = is_first && (word >> bit & 1U) == 0;
-      }
-      if (!is_first) return;
-      if (any == 0) continue;
-      each_of(block, 0, width, [&](std::int64_t column) { add_rows(words, first, token, column); });
+      block.each_thread([&](int thread) {
+        const int place = before(words, thread);
+        if (has[thread] != 0) list[place] = thread;
+        if (thread + 1 == block.threads()) list[block.threads()] = place + has[thread];
+      });
+      const int count = block.read(list[block.threads()]);
+      if (count == 0) continue;
+      if (first + block.read(list[0]) < block.index()) return;  // another block's
+      each_of(block, 0, divide_up(width, kPack), [&](std::int64_t i) {
+        add_rows(list, count, first, {i * kPack, width - i * kPack, whole}, dtable + token * width);
+      });
     }
   }
 
  private:
-  TANDEM_DEVICE void add_rows(const std::uint32_t* words, std::int64_t first, std::int64_t token,
-                              std::int64_t column) const {
-    float sum = dtable[token * width + column];
-    for (int i = 0; i < kWords; ++i) {
-      for (std::uint32_t word = words[i], bit = 0; word != 0; word >>= 1U, ++bit) {
-        if ((word & 1U) != 0) sum += to_float(dy[(first + i * kBits + bit) * width + column]);
+  /// How many of the threads before this one have a bit.
+  TANDEM_DEVICE static int before(const std::uint32_t* words, int thread) {
+    int count = 0;
+    for (int i = 0; i < thread / kBits; ++i) count += ones(words[i]);
+    if (const int rest = thread % kBits; rest != 0)
+      count += ones(words[thread / kBits] & ((1U << rest) - 1));
+    return count;
+  }
+
+  TANDEM_DEVICE void add_rows(const int* list, int count, std::int64_t first,
+                              const PackPlace<kPack>& place, float* to) const {
+    Pack<kPack> sum = place.load(to);
+    for (int i = 0; i < count; i += kAhead) {
+      Pack<kPack> ahead[kAhead];
+      for (int j = 0; j < kAhead; ++j) {
+        if (i + j < count) ahead[j] = place.load(dy + (first + list[i + j]) * width);
+      }
+      for (int j = 0; j < kAhead; ++j) {
+        for (int k = 0; k < kPack; ++k) sum[k] += i + j < count ? ahead[j][k] : 0.0F;
       }
     }
-    dtable[token * width + column] = sum;
+    place.store(to, sum);
   }
 };
 

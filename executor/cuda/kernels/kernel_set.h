@@ -95,10 +95,9 @@ class KernelSet {
     check_sizes(shape.rows * shape.width, spans.x, spans.y);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     check_sizes(shape.width, spans.gain, spans.bias);
-    const LaneRows rows{shape,
-                        shape.width % kPack == 0 &&
-                            packs_are_whole(spans.x.data(), spans.gain.data(), spans.bias.data(),
-                                            spans.y.data())};
+    const LaneRows<kPackOf<Stored>> rows{
+        shape, rows_are_whole(shape.width, spans.x.data(), spans.gain.data(), spans.bias.data(),
+                              spans.y.data())};
     context_->run(rows.grid(), NormRows<Stored>{rows, spans});
   }
   void layer_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const {
@@ -107,10 +106,9 @@ class KernelSet {
     if (!spans.residual.empty()) check_size(spans.residual, size);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     check_size(spans.gain, shape.width);
-    const LaneRows rows{shape,
-                        shape.width % kPack == 0 &&
-                            packs_are_whole(spans.x.data(), spans.dy.data(), spans.gain.data(),
-                                            spans.residual.data(), spans.dx.data())};
+    const LaneRows<kPackOf<Stored>> rows{
+        shape, rows_are_whole(shape.width, spans.x.data(), spans.dy.data(), spans.gain.data(),
+                              spans.residual.data(), spans.dx.data())};
     context_->run(rows.grid(), NormRowsBackward<Stored>{rows, spans});
   }
   void layer_norm_backward_weight(RowShape shape,
@@ -118,9 +116,9 @@ class KernelSet {
     check_sizes(shape.rows * shape.width, spans.x, spans.dy);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     sum_columns(*context_, shape,
-                NormWeightTerms<Stored>{shape.width, spans.x.data(), spans.dy.data(),
+                NormWeightTerms<Stored>{spans.x.data(), spans.dy.data(),
                                         spans.mean.data(), spans.inverse_deviation.data()},
-                packs_are_whole(spans.x.data(), spans.dy.data()), {spans.dgain, spans.dbias});
+                rows_are_whole(shape.width, spans.x.data(), spans.dy.data()), {spans.dgain, spans.dbias});
   }
 
   void gelu(In x, Out y) const { cuda::gelu(*context_, x, y); }
@@ -178,9 +176,11 @@ class KernelSet {
     check_size(tokens, rows);
     check_size(dy, rows * shape.width);
     check_size(dpositions, positions);
-    context_->run(TokenGradient<Stored>::grid(rows),
-                  TokenGradient<Stored>{rows, shape.width, std::ssize(dtable) / shape.width,
-                                        tokens.data(), dy.data(), dtable.data()});
+    const TokenGradient<Stored> of_tokens{
+        rows,          shape.width, std::ssize(dtable) / shape.width,
+        rows_are_whole(shape.width, dy.data(), dtable.data()),
+        tokens.data(), dy.data(),   dtable.data()};
+    context_->run(of_tokens.grid(), of_tokens);
     run_each_element(
         *context_, positions,
         PositionGradient<Stored>{shape.batch, positions, dy.data(), dpositions.data()});
@@ -212,7 +212,7 @@ class KernelSet {
     with_rule(kind, [&](auto rule) {
       using Rule = decltype(rule);
       check_step(spans, Rule::kStates);
-      GridShape grid = grid_of_elements(divide_up(std::ssize(spans.weights), kPack));
+      GridShape grid = grid_of_elements(divide_up(std::ssize(spans.weights), kPackOf<float>));
       grid.shared_bytes = shared_bytes<DecidedStep>(1);
       context_->run(grid,
                     StepElements<Rule, Stored>{

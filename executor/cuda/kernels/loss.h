@@ -2,6 +2,7 @@
 // Losses, and sums of squares: numbers for the host, in double, made in two stages. A block sums a
 // part that the shape alone decides, then one block sums the parts.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -48,6 +49,7 @@ struct PartSum {
   std::int64_t count;
   bool whole;
   Term term;
+  double factor;
   double* parts;
 
   template <class Block>
@@ -55,11 +57,12 @@ struct PartSum {
     double* scratch = block.template shared<double>(block.threads());
     const std::int64_t first = block.index() * kElementsOfPart;
     const std::int64_t rest = count - first < kElementsOfPart ? count - first : kElementsOfPart;
+    constexpr int kPack = Term::kPack;
     const double sum = sum_all(block, scratch, divide_up(rest, kPack), [&](std::int64_t i) {
-      return term(PackPlace{first + i * kPack, rest - i * kPack, whole});
+      return term(PackPlace<kPack>{first + i * kPack, rest - i * kPack, whole});
     });
     block.each_thread([&](int thread) {
-      if (thread == 0) parts[block.index()] = sum;
+      if (thread == 0) parts[block.index()] = factor * sum;
     });
   }
 };
@@ -70,17 +73,19 @@ template <class Grid, class Term>
 void sum_terms(Grid& grid, std::int64_t count, const Term& term, bool whole, double factor,
                double* result) {
   const std::int64_t parts = sum_workspace(count);
-  double* partial = grid.template workspace<double>(parts);
+  const bool is_one = parts == 1 && result != nullptr;
+  double* partial = is_one ? result : grid.template workspace<double>(parts);
   grid.run({.blocks = parts, .shared_bytes = kOneBlock.shared_bytes},
-           PartSum<Term>{count, whole, term, partial});
-  if (result != nullptr) grid.run(kOneBlock, SumParts{parts, factor, partial, result});
+           PartSum<Term>{count, whole, term, is_one ? factor : 1.0, partial});
+  if (result != nullptr && !is_one) grid.run(kOneBlock, SumParts{parts, factor, partial, result});
 }
 
 template <class A>
 struct Square {
+  static constexpr int kPack = kPackOf<A>;
   const A* x;
-  TANDEM_DEVICE double operator()(const PackPlace& place) const {
-    const Pack pack = place.load(x);
+  TANDEM_DEVICE double operator()(const PackPlace<kPack>& place) const {
+    const Pack<kPack> pack = place.load(x);
     double sum = 0.0;
     for (const float each : pack.values) sum += static_cast<double>(each) * static_cast<double>(each);
     return sum;
@@ -96,13 +101,14 @@ void sum_of_squares(Grid& grid, std::span<const A> x, double factor, double* res
 /// ½(y − expected)², which leaves its gradient.
 template <class A>
 struct SquaredErrorTerm {
+  static constexpr int kPack = kPackOf<float>;
   const A* y;
   const float* expected;
   float scale;
   A* gradient;
-  TANDEM_DEVICE double operator()(const PackPlace& place) const {
-    Pack error = place.load(y);
-    const Pack wanted = place.load(expected);
+  TANDEM_DEVICE double operator()(const PackPlace<kPack>& place) const {
+    Pack<kPack> error = place.load(y);
+    const Pack<kPack> wanted = place.load(expected);
     double sum = 0.0;
     for (int i = 0; i < kPack; ++i) {
       error[i] -= wanted[i];
@@ -122,50 +128,75 @@ struct OnlineSum {
     const float most = other.largest > largest ? other.largest : largest;
     return {most, std::fma(sum, std::exp(largest - most), other.sum * std::exp(other.largest - most))};
   }
-  TANDEM_DEVICE static OnlineSum of(const Pack& pack, std::int64_t count) {
+  template <int N>
+  TANDEM_DEVICE static OnlineSum of(const Pack<N>& pack, std::int64_t count) {
     OnlineSum made;
-    for (int i = 0; i < kPack; ++i) {
+    for (int i = 0; i < N; ++i) {
       if (i < count && pack[i] > made.largest) made.largest = pack[i];
     }
-    for (int i = 0; i < kPack; ++i) made.sum += i < count ? std::exp(pack[i] - made.largest) : 0.0F;
+    for (int i = 0; i < N; ++i) made.sum += i < count ? std::exp(pack[i] - made.largest) : 0.0F;
     return made;
   }
 };
+
+/// A row that is kept in shared memory is read from far memory once. At most this much, so that a
+/// multiprocessor of the largest has two blocks.
+constexpr std::int64_t kMostKept = std::int64_t{112} << 10;
 
 /// A block a row of logits, which become their gradient. A target that is no column makes the loss
 /// no number.
 template <class A>
 struct CrossEntropyRow {
+  static constexpr int kPack = kPackOf<A>;
   std::int64_t width;
   bool whole;
   float scale;
   const std::int32_t* targets;
   A* logits;
   double* losses;
+  bool keeps;
+
+  static std::int64_t bytes_kept(std::int64_t width) {
+    return shared_bytes<OnlineSum>(kThreads) + shared_bytes<A>(width);
+  }
+  GridShape grid(std::int64_t rows) const {
+    return {.blocks = rows,
+            .shared_bytes = keeps ? bytes_kept(width) : shared_bytes<OnlineSum>(kThreads)};
+  }
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
+    const std::int64_t packs = divide_up(width, kPack);
     auto* scratch = block.template shared<OnlineSum>(block.threads());
-    A* x = logits + block.index() * width;
-    const std::int64_t target = targets[block.index()], packs = divide_up(width, kPack);
-    const auto place_of = [&](std::int64_t i) { return PackPlace{i * kPack, width - i * kPack, whole}; };
-    const auto [peak, sum] = combine_all(
-        block, scratch, packs, OnlineSum{},
-        [&](std::int64_t i) { return OnlineSum::of(place_of(i).load(x), width - i * kPack); },
-        [](const OnlineSum& a, const OnlineSum& b) { return a.with(b); });
-    const float most = peak, share = scale / sum;
-    block.each_thread([&, total = static_cast<double>(sum)](int thread) {
+    A* const x = logits + block.index() * width;
+    A* const kept = keeps ? block.template shared<A>(width) : x;
+    const auto place_of = [&](std::int64_t i) {
+      return PackPlace<kPack>{i * kPack, width - i * kPack, whole};
+    };
+    const auto look = [&](std::int64_t i) {
+      const Pack<kPack> pack = place_of(i).load(x);
+      if (keeps) place_of(i).store(kept, pack);
+      return OnlineSum::of(pack, width - i * kPack);
+    };
+    const OnlineSum all =
+        combine_all(block, scratch, packs, OnlineSum{}, look,
+                    [](const OnlineSum& a, const OnlineSum& b) { return a.with(b); });
+    const std::int64_t target = targets[block.index()];
+    block.each_thread([&](int thread) {
       if (thread != 0) return;
       const double wanted = target >= 0 && target < width
-                                ? static_cast<double>(to_float(x[target]))
+                                ? static_cast<double>(to_float(kept[target]))
                                 : std::numeric_limits<double>::quiet_NaN();
-      losses[block.index()] = std::log(total) + (static_cast<double>(most) - wanted);
+      losses[block.index()] = std::log(static_cast<double>(all.sum)) +
+                              (static_cast<double>(all.largest) - wanted);
     });
     each_of(block, 0, packs, [&](std::int64_t i) {
-      const PackPlace place = place_of(i);
-      Pack pack = place.load(x);
-      for (int j = 0; j < kPack; ++j)
-        pack[j] = std::exp(pack[j] - most) * share - (place.first + j == target ? scale : 0.0F);
+      const PackPlace<kPack> place = place_of(i);
+      Pack<kPack> pack = place.load(kept);
+      for (int j = 0; j < kPack; ++j) {
+        const float wanted = place.first + j == target ? scale : 0.0F;
+        pack[j] = std::exp(pack[j] - all.largest) * (scale / all.sum) - wanted;
+      }
       place.store(x, pack);
     });
   }
@@ -179,10 +210,15 @@ void cross_entropy(Grid& grid, RowShape shape, std::span<const std::int32_t> tar
   TANDEM_CHECK(std::ssize(targets) == shape.rows && std::ssize(logits) == shape.rows * shape.width,
                targets.size(), logits.size(), shape.rows, shape.width);
   double* losses = grid.template workspace<double>(cross_entropy_workspace(shape));
-  grid.run({.blocks = shape.rows, .shared_bytes = shared_bytes<OnlineSum>(kThreads)},
-           CrossEntropyRow<A>{shape.width,
-                              shape.width % kPack == 0 && packs_are_whole(logits.data()),
-                              static_cast<float>(scale), targets.data(), logits.data(), losses});
+  const CrossEntropyRow<A> row{shape.width,
+                               rows_are_whole(shape.width, logits.data()),
+                               static_cast<float>(scale),
+                               targets.data(),
+                               logits.data(),
+                               losses,
+                               CrossEntropyRow<A>::bytes_kept(shape.width) <=
+                                   std::min(kMostKept, grid.most_shared_bytes())};
+  grid.run(row.grid(shape.rows), row);
   if (loss == nullptr) return;
   grid.run(kOneBlock, SumParts{shape.rows, 1.0 / static_cast<double>(shape.rows), losses, loss});
 }

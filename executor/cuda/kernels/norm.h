@@ -11,44 +11,37 @@
 
 namespace tandem::cuda {
 
-/// Rows of a matrix, kLanes threads each.
+/// Rows of a matrix, kLanes threads each, packs of N.
+template <int N>
 struct LaneRows {
   RowShape shape;
-  bool whole;  // rows are packs that can be moved whole
+  bool whole;  // rows_are_whole()
 
   static constexpr std::int64_t kRowsOfBlock = kThreads / kLanes;
+  using Place = PackPlace<N>;
 
   GridShape grid() const { return {.blocks = divide_up(shape.rows, kRowsOfBlock)}; }
   template <class Block>
   TANDEM_DEVICE std::int64_t row_of(const Block& block, int thread) const {
     return block.index() * kRowsOfBlock + thread / kLanes;
   }
-  /// Calls `work(place)` for the packs of a thread's row, if there is one.
+  /// Calls `work(place in all, place in the row)` for the packs of a thread's row, if there is one.
   template <class Block, class Work>
   TANDEM_DEVICE void each_pack(const Block& block, int thread, const Work& work) const {
     const std::int64_t row = row_of(block, thread);
     if (row >= shape.rows) return;
-    for (std::int64_t i = thread % kLanes * kPack; i < shape.width; i += kLanes * kPack)
-      work(PackPlace{row * shape.width + i, shape.width - i, whole}, PackPlace{i, shape.width - i, whole});
-  }
-  /// Each thread's variable becomes the sum over its row of value(place in all, place in the row).
-  template <class Block, class Sums, class Value>
-  TANDEM_DEVICE void sum(Block& block, const Sums& sums, const Value& value) const {
-    block.each_thread([&](int thread) {
-      float sum = 0.0F;
-      each_pack(block, thread, [&](const PackPlace& place, const PackPlace& in_row) {
-        const Pack pack = value(thread, place, in_row);
-        for (int i = 0; i < kPack; ++i) sum += i < place.count ? pack[i] : 0.0F;
-      });
-      sums[thread] = sum;
-    });
-    block.sum_lanes(sums);
+    for (std::int64_t i = thread % kLanes * N; i < shape.width; i += kLanes * N) {
+      work(Place{row * shape.width + i, shape.width - i, whole},
+           Place{i, shape.width - i, whole});
+    }
   }
 };
 
 template <class A>
 struct NormRows {
-  LaneRows rows;
+  static constexpr int kPack = kPackOf<A>;
+  using Place = PackPlace<kPack>;
+  LaneRows<kPack> rows;
   NormForward<A, float> spans;
 
   template <class Block>
@@ -58,19 +51,32 @@ struct NormRows {
     const float count = static_cast<float>(rows.shape.width);
     const auto sum = block.template per_thread<float>();
     const auto squares = block.template per_thread<float>();
-    rows.sum(block, sum, [&](int, const PackPlace& place, const PackPlace&) { return place.load(x); });
-    rows.sum(block, squares, [&](int thread, const PackPlace& place, const PackPlace&) {
-      Pack pack = place.load(x);
-      for (float& each : pack.values) each = (each - sum[thread] / count) * (each - sum[thread] / count);
-      return pack;
+    block.each_thread([&](int thread) {
+      sum[thread] = 0.0F;
+      rows.each_pack(block, thread, [&](const Place& place, const Place&) {
+        for (const float each : place.load(x).values) sum[thread] += each;
+      });
     });
+    block.sum_lanes(sum);
+    block.each_thread([&](int thread) {
+      const float mean = sum[thread] / count;
+      squares[thread] = 0.0F;
+      rows.each_pack(block, thread, [&](const Place& place, const Place&) {
+        const Pack<kPack> pack = place.load(x);
+        for (int i = 0; i < kPack; ++i)
+          squares[thread] += i < place.count ? (pack[i] - mean) * (pack[i] - mean) : 0.0F;
+      });
+    });
+    block.sum_lanes(squares);
     block.each_thread([&](int thread) {
       const float mean = sum[thread] / count;
       const float inverse = 1.0F / std::sqrt(squares[thread] / count + kEpsilon);
-      rows.each_pack(block, thread, [&](const PackPlace& place, const PackPlace& in_row) {
-        Pack pack = place.load(x);
-        const Pack gain = in_row.load(spans.gain.data()), bias = in_row.load(spans.bias.data());
-        for (int i = 0; i < kPack; ++i) pack[i] = std::fma((pack[i] - mean) * inverse, gain[i], bias[i]);
+      rows.each_pack(block, thread, [&](const Place& place, const Place& in_row) {
+        Pack<kPack> pack = place.load(x);
+        const Pack<kPack> gain = in_row.load(spans.gain.data()),
+                          bias = in_row.load(spans.bias.data());
+        for (int i = 0; i < kPack; ++i)
+          pack[i] = std::fma((pack[i] - mean) * inverse, gain[i], bias[i]);
         place.store(spans.y.data(), pack);
       });
       const std::int64_t row = rows.row_of(block, thread);
@@ -83,33 +89,39 @@ struct NormRows {
 
 template <class A>
 struct NormRowsBackward {
-  LaneRows rows;
+  static constexpr int kPack = kPackOf<A>;
+  using Place = PackPlace<kPack>;
+  LaneRows<kPack> rows;
   NormBackward<A, float> spans;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    const float count = static_cast<float>(rows.shape.width);
     const auto along_ones = block.template per_thread<float>();
     const auto along_x = block.template per_thread<float>();
-    rows.sum(block, along_ones, [&](int, const PackPlace& place, const PackPlace& in_row) {
-      return scaled(place, in_row);
-    });
-    rows.sum(block, along_x, [&](int thread, const PackPlace& place, const PackPlace& in_row) {
-      Pack pack = scaled(place, in_row);
-      const Pack x = normed(rows.row_of(block, thread), place);
-      for (int i = 0; i < kPack; ++i) pack[i] *= x[i];
-      return pack;
-    });
     block.each_thread([&](int thread) {
+      along_ones[thread] = along_x[thread] = 0.0F;
+      const std::int64_t row = rows.row_of(block, thread);
+      rows.each_pack(block, thread, [&](const Place& place, const Place& in_row) {
+        const Terms terms(*this, row, place, in_row);
+        for (int i = 0; i < kPack; ++i) {
+          along_ones[thread] += terms.scaled[i];
+          along_x[thread] += terms.scaled[i] * terms.normed[i];
+        }
+      });
+    });
+    block.sum_lanes(along_ones);
+    block.sum_lanes(along_x);
+    block.each_thread([&](int thread) {
+      const float count = static_cast<float>(rows.shape.width);
       const float mean_of_ones = along_ones[thread] / count, mean_of_x = along_x[thread] / count;
       const std::int64_t row = rows.row_of(block, thread);
-      rows.each_pack(block, thread, [&](const PackPlace& place, const PackPlace& in_row) {
-        const float inverse = spans.inverse_deviation.data()[row];
-        const Pack from = scaled(place, in_row), x = normed(row, place);
-        Pack dx{};
+      rows.each_pack(block, thread, [&](const Place& place, const Place& in_row) {
+        const Terms terms(*this, row, place, in_row);
+        Pack<kPack> dx{};
         if (!spans.residual.empty()) dx = place.load(spans.residual.data());
         for (int i = 0; i < kPack; ++i) {
-          dx[i] = std::fma(inverse, std::fma(-x[i], mean_of_x, from[i] - mean_of_ones), dx[i]);
+          const float rest = std::fma(-terms.normed[i], mean_of_x, terms.scaled[i] - mean_of_ones);
+          dx[i] = std::fma(spans.inverse_deviation.data()[row], rest, dx[i]);
         }
         place.store(spans.dx.data(), dx);
       });
@@ -117,31 +129,33 @@ struct NormRowsBackward {
   }
 
  private:
-  TANDEM_DEVICE Pack scaled(const PackPlace& place, const PackPlace& in_row) const {
-    Pack pack = place.load(spans.dy.data());
-    const Pack gain = in_row.load(spans.gain.data());
-    for (int i = 0; i < kPack; ++i) pack[i] *= gain[i];
-    return pack;
-  }
-  TANDEM_DEVICE Pack normed(std::int64_t row, const PackPlace& place) const {
-    Pack pack = place.load(spans.x.data());
-    for (float& each : pack.values)
-      each = (each - spans.mean.data()[row]) * spans.inverse_deviation.data()[row];
-    return pack;
-  }
+  struct Terms {
+    Pack<kPack> scaled, normed;
+    TANDEM_DEVICE Terms(const NormRowsBackward& of, std::int64_t row, const Place& place,
+                        const Place& in_row)
+        : scaled(place.load(of.spans.dy.data())), normed(place.load(of.spans.x.data())) {
+      const Pack<kPack> gain = in_row.load(of.spans.gain.data());
+      const float mean = of.spans.mean.data()[row];
+      const float inverse = of.spans.inverse_deviation.data()[row];
+      for (int i = 0; i < kPack; ++i) {
+        scaled[i] *= gain[i];
+        normed[i] = (normed[i] - mean) * inverse;
+      }
+    }
+  };
 };
 
 /// dy · (x − mean) · inverse_deviation, whose sum over rows is the gradient of the gain, and dy,
 /// whose sum is that of the bias.
 template <class A>
 struct NormWeightTerms {
-  static constexpr int kSums = 2;
-  std::int64_t width;
+  static constexpr int kSums = 2, kPack = kPackOf<A>;
   const A *x, *dy;
   const float *mean, *inverse_deviation;
 
-  TANDEM_DEVICE void add(std::int64_t row, const PackPlace& place, Pack (&sums)[kSums]) const {
-    const Pack from = place.load(dy), at = place.load(x);
+  TANDEM_DEVICE void add(std::int64_t row, const PackPlace<kPack>& place,
+                         Pack<kPack> (&sums)[kSums]) const {
+    const Pack<kPack> from = place.load(dy), at = place.load(x);
     for (int i = 0; i < kPack; ++i) {
       sums[0][i] += from[i] * (at[i] - mean[row]) * inverse_deviation[row];
       sums[1][i] += from[i];

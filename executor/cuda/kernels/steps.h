@@ -43,6 +43,8 @@ struct DecidedStep {
 
 template <class Rule, class A>
 struct StepElements {
+  static constexpr int kPack = kPackOf<float>;
+
   std::int64_t count;
   const float *weights, *gradient;
   float *first, *second, *out;  // out null: the state alone is stepped
@@ -63,8 +65,8 @@ struct StepElements {
       const std::int64_t stride = block.blocks() * block.threads() * kPack;
       for (std::int64_t i = (block.index() * block.threads() + thread) * kPack; i < count;
            i += stride) {
-        const PackPlace place{i, count - i, whole};
-        const Pack made = skips ? place.load(weights) : step(factors, place);
+        const PackPlace<kPack> place{i, count - i, whole};
+        const Pack<kPack> made = skips ? place.load(weights) : step(factors, place);
         if (out != nullptr) place.store(out, made);
         if (rounded != nullptr) place.store(rounded, made);
       }
@@ -72,9 +74,10 @@ struct StepElements {
   }
 
  private:
-  TANDEM_DEVICE Pack step(const StepFactors<float>& factors, const PackPlace& place) const {
-    Pack mean{}, square{}, made = place.load(weights);
-    const Pack slope = place.load(gradient);
+  TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors,
+                                 const PackPlace<kPack>& place) const {
+    Pack<kPack> mean{}, square{}, made = place.load(weights);
+    const Pack<kPack> slope = place.load(gradient);
     if constexpr (Rule::kStates > 0) mean = place.load(first);
     if constexpr (Rule::kStates > 1) square = place.load(second);
     for (int i = 0; i < kPack; ++i) {
