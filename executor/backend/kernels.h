@@ -126,20 +126,26 @@ struct DecideNumbers {
   double beta1 = 0.0, beta2 = 0.0;
 };
 
-/// One step of an optimizer on one tensor. `weights_out` may be `weights`; empty: only the state is
-/// stepped.
+/// Elements of a span: those before `last`, from `first` on.
+struct ElementRange {
+  std::int64_t first = 0, last = 0;
+  constexpr std::int64_t size() const { return last - first; }
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+/// One step of an optimizer. `weights_out` may be `weights`; empty: only the state is stepped.
 template <class T, class W = T>
 struct StepSpans {
   std::span<const W> weights = {}, gradient = {};
   std::span<W> first = {}, second = {};  // state; as many as the optimizer keeps
   std::span<W> weights_out = {};
-  bool keeps_state = false;  // the state is read, but stays as it is
-  std::span<T> rounded =
-      {};  // a copy of the weights made, as products read them; empty: not wanted
+  bool keeps_state = false;      // the state is read, but stays as it is
+  std::span<T> rounded = {};     // a copy of the weights made, as products read them; empty: none
+  std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
 };
 
-/// Numbers of one step. `weight_decay` is decoupled: weights lose learning_rate · weight_decay of
-/// themselves.
+/// Numbers of one step. `weight_decay` is decoupled: weights that decay lose learning_rate ·
+/// weight_decay of themselves.
 struct StepNumbers {
   double learning_rate = 0.0;
   double gradient_scale = 1.0;  // gradients are multiplied by it first
@@ -158,7 +164,8 @@ template <class K, class T = typename K::Scalar, class W = typename K::Wide>
 concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
                            std::span<const std::int32_t> ids, std::span<const T> in,
                            std::span<T> out, std::span<const W> wide_in, std::span<W> wide, W value,
-                           double number, double* result, std::span<const double> squares,
+                           double number, double* result, std::span<const ElementRange> ranges,
+                           std::span<double> sums, std::span<const double> squares,
                            const UpdateDecision* before, UpdateDecision* decision) {
   /// As it is stored; on the host.
   { K::rounded(value) } -> std::same_as<T>;
@@ -169,9 +176,9 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// out = in + in; out may be either.
   k.add(in, in, out);
   k.add(wide_in, wide_in, wide);
-  /// Result: `number` · Σ x², in double, in an order of its own that depends on the length
-  /// alone.
-  k.sum_of_squares(wide_in, number, result);
+  /// Results, one of each range of x: `number` · Σ x², in double, in an order of its own that
+  /// depends on the range's length alone. Ranges are host memory.
+  k.sums_of_squares(wide_in, ranges, number, sums);
 
   /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
   /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order

@@ -46,8 +46,10 @@ void Kernels<T>::add(In a, In b, Out y) const {
   });
 }
 
+namespace {
+
 template <class T>
-void Kernels<T>::sum_of_squares(In x, double factor, double* sum) const {
+double sum_of_squares(std::span<const T> x) {
   constexpr std::size_t kSums = 8;  // enough to hide the latency of an addition
   double sums[kSums] = {};
   std::size_t i = 0;
@@ -63,7 +65,19 @@ void Kernels<T>::sum_of_squares(In x, double factor, double* sum) const {
   }
   double total = 0.0;
   for (const double part : sums) total += part;
-  *sum = factor * total;
+  return total;
+}
+
+}  // namespace
+
+template <class T>
+void Kernels<T>::sums_of_squares(In x, std::span<const ElementRange> ranges, double factor,
+                                 std::span<double> sums) const {
+  TANDEM_CHECK(ranges.size() == sums.size(), ranges.size(), sums.size());
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    sums[i] = factor * sum_of_squares(x.subspan(static_cast<std::size_t>(ranges[i].first),
+                                                static_cast<std::size_t>(ranges[i].size())));
+  }
 }
 
 namespace {
@@ -340,11 +354,9 @@ void with_results(const StepSpans<T>& spans, const Loops& loops) {
   }
 }
 
+/// Steps a stretch, all or none of which decays.
 template <class Rule, class T>
-void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
-  check_step(spans, Rule::kStates);
-  if (keeps_weights(spans, numbers)) return;
-  const StepFactors<T> factors(numbers);
+void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
   const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
   with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
@@ -363,6 +375,37 @@ void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
       }
     });
   });
+}
+
+template <class T>
+StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
+  const auto part = [&](auto span) {
+    return span.empty() ? span : span.subspan(static_cast<std::size_t>(range.first),
+                                              static_cast<std::size_t>(range.size()));
+  };
+  return {.weights = part(spans.weights),
+          .gradient = part(spans.gradient),
+          .first = part(spans.first),
+          .second = part(spans.second),
+          .weights_out = part(spans.weights_out),
+          .keeps_state = spans.keeps_state};
+}
+
+template <class Rule, class T>
+void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
+  check_step(spans, Rule::kStates);
+  if (keeps_weights(spans, numbers)) return;
+  const StepFactors<T> decaying(numbers);
+  StepFactors<T> staying = decaying;
+  staying.decay = T{};
+  std::int64_t at = 0;
+  for (const ElementRange& range : spans.decayed) {
+    if (at < range.first) step_stretch<Rule>(stretch_of(spans, {at, range.first}), staying);
+    if (range.size() > 0) step_stretch<Rule>(stretch_of(spans, range), decaying);
+    at = range.last;
+  }
+  if (at < std::ssize(spans.weights))
+    step_stretch<Rule>(stretch_of(spans, {at, std::ssize(spans.weights)}), staying);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class Kernels {
   void copy(In x, Out y) const;
   void store(In x, Out y) const { copy(x, y); }
   void add(In a, In b, Out y) const;
-  void sum_of_squares(In x, double factor, double* sum) const;
+  void sums_of_squares(In x, std::span<const ElementRange> ranges, double factor,
+                       std::span<double> sums) const;
 
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
   void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "executor/backend/step_rules.h"
 #include "executor/layers/layer.h"
@@ -52,12 +53,13 @@ inline std::optional<std::size_t> first_non_finite(std::span<const double> squar
 template <Kernels K>
 void sum_squares(K& kernels, std::span<const Tensor> tensors, bool tied, double factor,
                  std::span<const typename K::Wide> gradients, std::span<double> squares) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const bool counts = !tied || tensors[i].name != kHeadTable;
-    const auto gradient = gradients.subspan(static_cast<std::size_t>(tensors[i].offset),
-                                            static_cast<std::size_t>(counts ? tensors[i].size() : 0));
-    kernels.sum_of_squares(gradient, factor * factor, &squares[i]);
+  std::vector<ElementRange> ranges;
+  for (const Tensor& tensor : tensors) {
+    const bool counts = !tied || tensor.name != kHeadTable;
+    ranges.push_back({tensor.offset, tensor.offset + (counts ? tensor.size() : 0)});
   }
+  kernels.sums_of_squares(gradients, std::span<const ElementRange>(ranges), factor * factor,
+                          squares);
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/base/check.h"
 #include "executor/layers/layer.h"
@@ -61,29 +62,32 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
       step.number, spans.weights.size(), spans.state.size(), size, states);
   if (states == 0 && step.writes == StepWrites::state) return;
   const double count = static_cast<double>(step.number);
-  StepNumbers numbers{
+  const StepNumbers numbers{
       .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch),
       .gradient_scale = step.gradient_scale,
+      .weight_decay = config.weight_decay,
       .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
       .beta2 = config.beta2,
       .epsilon = config.epsilon,
       .correction1 = 1.0 - std::pow(config.beta1, count),
       .correction2 = 1.0 - std::pow(config.beta2, count),
       .decision = step.decision};
+  std::vector<ElementRange> decayed;
   for (const Tensor& tensor : tensors) {
-    const auto first = static_cast<std::size_t>(tensor.offset);
-    const auto length = static_cast<std::size_t>(tensor.size());
-    StepSpans<T, W> part{.weights = spans.weights.subspan(first, length),
-                         .gradient = spans.gradients.subspan(first, length),
-                         .keeps_state = step.writes == StepWrites::weights};
-    if (step.writes != StepWrites::state)
-      part.weights_out = spans.weights_out.subspan(first, length);
-    if (!spans.rounded.empty()) part.rounded = spans.rounded.subspan(first, length);
-    if (states > 0) part.first = spans.state.subspan(first, length);
-    if (states > 1) part.second = spans.state.subspan(size + first, length);
-    numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;
-    kernels.step(config.kind, part, numbers);
+    if (!tensor.decayed) continue;
+    if (decayed.empty() || decayed.back().last != tensor.offset)
+      decayed.push_back({tensor.offset, tensor.offset});
+    decayed.back().last += tensor.size();
   }
+  StepSpans<T, W> whole{.weights = spans.weights,
+                        .gradient = spans.gradients.first(size),
+                        .keeps_state = step.writes == StepWrites::weights,
+                        .rounded = spans.rounded,
+                        .decayed = decayed};
+  if (step.writes != StepWrites::state) whole.weights_out = spans.weights_out;
+  if (states > 0) whole.first = spans.state.first(size);
+  if (states > 1) whole.second = spans.state.subspan(size);
+  kernels.step(config.kind, whole, numbers);
 }
 
 }  // namespace tandem

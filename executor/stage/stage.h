@@ -37,12 +37,6 @@ struct StageSizes {
 };
 
 /// Half-open range of elements in a stage's parameters.
-struct ElementRange {
-  std::int64_t first = 0, last = 0;
-  std::int64_t size() const { return last - first; }
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
-};
-
 /// Where the token embedding lies in a stage: the embedding's own, and the head's copy. Empty when
 /// not here, or not tied. Their gradients are summed, embedding + head, before both are updated
 /// alike.

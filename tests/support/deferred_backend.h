@@ -392,9 +392,12 @@ class DeferredKernels {
   void add(In a, In b, Out y) const {
     launch("add", {read(a), read(b), write(y)}, [=](const K& k) { k.add(a, b, y); });
   }
-  void sum_of_squares(In x, double factor, double* sum) const {
-    launch("sum_of_squares", {read(x), write(std::span(sum, 1))},
-           [=](const K& k) { k.sum_of_squares(x, factor, sum); });
+  void sums_of_squares(In x, std::span<const ElementRange> ranges, double factor,
+                       std::span<double> sums) const {
+    launch("sums_of_squares", {read(x), write(sums)},
+           [=, ranges = std::vector(ranges.begin(), ranges.end())](const K& k) {
+             k.sums_of_squares(x, ranges, factor, sums);
+           });
   }
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
     launch("matmul", {read(x), read(w), read(bias), write(y)},
@@ -491,7 +494,11 @@ class DeferredKernels {
     launch("step",
            {read(s.weights), read(s.gradient), read(one(numbers.decision)),
             state(s.first, s.keeps_state), state(s.second, s.keeps_state), write(s.weights_out)},
-           [=](const K& k) { k.step(kind, s, numbers); });
+           [=, spans = s, decayed = std::vector(s.decayed.begin(), s.decayed.end())](
+               const K& k) mutable {
+             spans.decayed = decayed;
+             k.step(kind, spans, numbers);
+           });
   }
 
  private:

@@ -247,7 +247,11 @@ struct Updates {
     return {
         {"fill", kFloats, [=, this] { k.fill(second.out(), 1.0); }},
         {"sum of squares", kFloats,
-         [=, this] { k.sum_of_squares(gradient.in(), 1.0, reinterpret_cast<double*>(sum.get())); }},
+         [=, this] { 
+           const ElementRange all{0, kAll};
+           k.sums_of_squares(gradient.in(), std::span(&all, 1), 1.0,
+                             std::span(reinterpret_cast<double*>(sum.get()), 1));
+         }},
         {"AdamW", 7 * kFloats + std::ssize(copy) * static_cast<std::int64_t>(sizeof(A)),
          [=, this] {
            k.step(OptimizerKind::adamw,

@@ -17,6 +17,7 @@
 #include "executor/cuda/kernels/loss.h"
 #include "executor/cuda/kernels/norm.h"
 #include "executor/cuda/kernels/product.h"
+#include "executor/cuda/kernels/squares.h"
 #include "executor/cuda/kernels/steps.h"
 
 namespace tandem::cuda {
@@ -55,9 +56,9 @@ class KernelSet {
   {
     cuda::add(*context_, a, b, y);
   }
-  void sum_of_squares(WideIn x, double factor, double* sum) const {
-    // The order of the sum depends on the length alone.
-    cuda::sum_of_squares(*context_, x, factor, sum);
+  void sums_of_squares(WideIn x, std::span<const ElementRange> ranges, double factor,
+                       std::span<double> sums) const {
+    cuda::sums_of_squares(*context_, x, ranges, factor, sums);
   }
 
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
@@ -210,28 +211,46 @@ class KernelSet {
   void step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
             const StepNumbers& numbers) const {
     with_rule(kind, [&](auto rule) {
-      using Rule = decltype(rule);
-      check_step(spans, Rule::kStates);
-      GridShape grid = grid_of_elements(divide_up(std::ssize(spans.weights), kPackOf<float>));
-      grid.shared_bytes = shared_bytes<DecidedStep>(1);
-      context_->run(grid,
-                    StepElements<Rule, Stored>{
-                        .count = std::ssize(spans.weights),
-                        .weights = spans.weights.data(),
-                        .gradient = spans.gradient.data(),
-                        .first = spans.first.data(),
-                        .second = spans.second.data(),
-                        .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
-                        .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
-                        .keeps_state = spans.keeps_state,
-                        .whole = packs_are_whole(spans.weights.data(), spans.gradient.data(),
-                                                 spans.first.data(), spans.second.data(),
-                                                 spans.weights_out.data(), spans.rounded.data()),
-                        .numbers = numbers});
+      check_step(spans, decltype(rule)::kStates);
+      constexpr std::size_t kMost = RangeTable::kMost;
+      constexpr std::int64_t kPack = kPackOf<float>;  // is stepped whole
+      std::span<const ElementRange> rest = spans.decayed;
+      std::int64_t begin = 0;
+      while (rest.size() > kMost) {
+        const std::int64_t end = rest[kMost].first / kPack * kPack;
+        step_part(rule, spans, numbers, {begin, end}, RangeTable(rest.first(kMost)));
+        begin = end;
+        rest = rest.subspan(kMost - 1);  // the last of them may go on
+      }
+      step_part(rule, spans, numbers, {begin, std::ssize(spans.weights)}, RangeTable(rest));
     });
   }
 
  private:
+  /// The elements of `part`, of which those of the ranges decay.
+  template <class Rule>
+  void step_part(Rule /*rule*/, const StepSpans<Stored, float>& spans, const StepNumbers& numbers,
+                 const ElementRange& part, const RangeTable& decayed) const {
+    GridShape grid = grid_of_elements(divide_up(part.size(), kPackOf<float>));
+    grid.shared_bytes = shared_bytes<DecidedStep>(1);
+    context_->run(
+        grid, StepElements<Rule, Stored>{
+                  .begin = part.first,
+                  .end = part.last,
+                  .weights = spans.weights.data(),
+                  .gradient = spans.gradient.data(),
+                  .first = spans.first.data(),
+                  .second = spans.second.data(),
+                  .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
+                  .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
+                  .keeps_state = spans.keeps_state,
+                  .whole = packs_are_whole(spans.weights.data(), spans.gradient.data(),
+                                           spans.first.data(), spans.second.data(),
+                                           spans.weights_out.data(), spans.rounded.data()),
+                  .numbers = numbers,
+                  .decayed = decayed});
+  }
+
   Context* context_;
 };
 

@@ -80,24 +80,6 @@ void sum_terms(Grid& grid, std::int64_t count, const Term& term, bool whole, dou
   if (result != nullptr && !is_one) grid.run(kOneBlock, SumParts{parts, factor, partial, result});
 }
 
-template <class A>
-struct Square {
-  static constexpr int kPack = kPackOf<A>;
-  const A* x;
-  TANDEM_DEVICE double operator()(const PackPlace<kPack>& place) const {
-    const Pack<kPack> pack = place.load(x);
-    double sum = 0.0;
-    for (const float each : pack.values) sum += static_cast<double>(each) * static_cast<double>(each);
-    return sum;
-  }
-};
-
-/// *result = factor · Σ x².
-template <class Grid, class A>
-void sum_of_squares(Grid& grid, std::span<const A> x, double factor, double* result) {
-  sum_terms(grid, std::ssize(x), Square<A>{x.data()}, packs_are_whole(x.data()), factor, result);
-}
-
 /// ½(y − expected)², which leaves its gradient.
 template <class A>
 struct SquaredErrorTerm {

@@ -10,6 +10,7 @@
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
 #include "executor/cuda/kernels/pack.h"
+#include "executor/cuda/kernels/range_table.h"
 
 namespace tandem::cuda {
 
@@ -45,12 +46,13 @@ template <class Rule, class A>
 struct StepElements {
   static constexpr int kPack = kPackOf<float>;
 
-  std::int64_t count;
+  std::int64_t begin, end;  // of the elements that the ranges tell of
   const float *weights, *gradient;
   float *first, *second, *out;  // out null: the state alone is stepped
   A* rounded;                   // null: not wanted
   bool keeps_state, whole;
   StepNumbers numbers;
+  RangeTable decayed;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
@@ -63,9 +65,9 @@ struct StepElements {
     block.each_thread([&](int thread) {
       const auto [factors, skips] = *decided;
       const std::int64_t stride = block.blocks() * block.threads() * kPack;
-      for (std::int64_t i = (block.index() * block.threads() + thread) * kPack; i < count;
+      for (std::int64_t i = begin + (block.index() * block.threads() + thread) * kPack; i < end;
            i += stride) {
-        const PackPlace<kPack> place{i, count - i, whole};
+        const PackPlace<kPack> place{i, end - i, whole};
         const Pack<kPack> made = skips ? place.load(weights) : step(factors, place);
         if (out != nullptr) place.store(out, made);
         if (rounded != nullptr) place.store(rounded, made);
@@ -80,9 +82,16 @@ struct StepElements {
     const Pack<kPack> slope = place.load(gradient);
     if constexpr (Rule::kStates > 0) mean = place.load(first);
     if constexpr (Rule::kStates > 1) square = place.load(second);
+    // Few packs have a range's end among them.
+    const std::int64_t last = place.first + kPack - 1;
+    const bool decays = decayed.contains(place.first);
+    const bool alike = decays == decayed.contains(last) &&
+                       decayed.begun_by(place.first) == decayed.begun_by(last);
     for (int i = 0; i < kPack; ++i) {
       const float change = Rule::change(factors, factors.scale * slope[i], mean[i], square[i]);
-      made[i] = std::fma(-factors.rate, std::fma(factors.decay, made[i], change), made[i]);
+      const bool own = alike ? decays : decayed.contains(place.first + i);
+      const float decay = own ? factors.decay : 0.0F;
+      made[i] = std::fma(-factors.rate, std::fma(decay, made[i], change), made[i]);
     }
     if (!keeps_state) {
       if constexpr (Rule::kStates > 0) place.store(first, mean);

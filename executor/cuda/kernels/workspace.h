@@ -11,13 +11,18 @@
 #include "executor/cuda/kernels/column_sums.h"
 #include "executor/cuda/kernels/loss.h"
 #include "executor/cuda/kernels/product.h"
+#include "executor/cuda/kernels/squares.h"
 
 namespace tandem::cuda {
 
-/// What sums of squares need: those of the largest parameter tensor of a model.
+/// What sums of squares need: those of a stage of all tensors.
 inline Bytes sums_workspace_needed(const ModelSpec& model) {
-  const std::int64_t d = model.width, rows = std::max(model.vocabulary, model.sequence);
-  return sum_workspace(std::max(rows, 4 * d) * d) * static_cast<Bytes>(sizeof(double));
+  // A tied table is there twice.
+  const std::int64_t elements =
+      parameter_count(model) + std::int64_t{model.vocabulary} * model.width;
+  constexpr std::int64_t kTensorsOfBlock = 12, kOthers = 8;
+  return squares_workspace(elements, model.blocks * kTensorsOfBlock + kOthers) *
+         static_cast<Bytes>(sizeof(double));
 }
 
 /// What kernels of any stage of a model need at most.

@@ -48,7 +48,14 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
     auto first = copy(spans.first), second = copy(spans.second);
     std::vector<float> made(weights.size());
     KernelSet::step(kind, spans, numbers);
-    KernelSet<CpuContext>(*context_).step(kind, {weights, gradient, first, second, made}, numbers);
+    KernelSet<CpuContext>(*context_).step(kind,
+                                          {.weights = weights,
+                                           .gradient = gradient,
+                                           .first = first,
+                                           .second = second,
+                                           .weights_out = made,
+                                           .decayed = spans.decayed},
+                                          numbers);
     if (fault_ == Fault::rounds_what_is_trained) {
       for (float& weight : spans.weights_out) weight = to_float(narrow<Bf16>(weight));
     }

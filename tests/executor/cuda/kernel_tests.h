@@ -86,6 +86,36 @@ TYPED_TEST_P(CudaKernels, Elementwise) {
   }
 }
 
+// Where packs can't be moved whole.
+TYPED_TEST_P(CudaKernels, StartsAnywhere) {
+  using A = typename TypeParam::Activation;
+  const RowShape shape{.rows = 20, .width = 48};
+  const std::int64_t size = shape.rows * shape.width;
+  const auto x0 = numbers_of<A>(size + 1, 1), gain0 = numbers_of<A>(shape.width, 2);
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto x = machine.put(x0), aligned = machine.put(std::vector<A>(x0.begin() + 1, x0.end()));
+    auto gain = machine.put(gain0);
+    auto mean = machine.template poisoned<float>(20), deviation = machine.template poisoned<float>(20);
+    auto y = machine.template poisoned<A>(size + 1), z = machine.template poisoned<A>(size);
+    auto rows = machine.put(std::vector<float>(48)), same_rows = machine.put(std::vector<float>(48));
+    const auto kernels = kernels_of<A>(machine);
+    kernels.add(x.in().subspan(1), x.in().subspan(1), y.out().subspan(1));
+    kernels.add(aligned.in(), aligned.in(), z.out());
+    const std::vector<A> sums = machine.get(y);
+    EXPECT_EQ(std::vector<A>(sums.begin() + 1, sums.end()), machine.get(z));
+    kernels.layer_norm(shape, {x.in().subspan(1), gain.in(), gain.in(), mean.out(),
+                               deviation.out(), y.out().subspan(1)});
+    kernels.layer_norm(shape, {aligned.in(), gain.in(), gain.in(), mean.out(), deviation.out(),
+                               z.out()});
+    const std::vector<A> normed = machine.get(y);
+    EXPECT_EQ(std::vector<A>(normed.begin() + 1, normed.end()), machine.get(z));
+    accumulate_rows(machine.grid(), shape, x.in().subspan(1), rows.out());
+    accumulate_rows(machine.grid(), shape, aligned.in(), same_rows.out());
+    EXPECT_EQ(machine.get(rows), machine.get(same_rows));
+    outputs.keep(machine.get(rows));
+  });
+}
+
 TYPED_TEST_P(CudaKernels, GeluFarFromZero) {
   using A = typename TypeParam::Activation;
   const std::vector<A> x0 = rounded<A>({-1e4F, -100.0F, 100.0F, 1e4F}),
@@ -267,8 +297,8 @@ TYPED_TEST_P(CudaKernels, AttentionSurvivesHugeScores) {
 TYPED_TEST_P(CudaKernels, Embedding) {
   using A = typename TypeParam::Activation;
   for (const std::int64_t width : {1, 48, 300}) {
-    const AttentionShape shape{.batch = 3, .sequence = 40, .heads = 1, .width = width};
-    const std::int64_t vocabulary = 7, rows = 120;
+    const AttentionShape shape{.batch = 15, .sequence = 40, .heads = 1, .width = width};
+    const std::int64_t vocabulary = 7, rows = 600;
     std::vector<std::int32_t> ids(at(rows));
     // Token 6 never comes.
     for (std::size_t i = 0; i < ids.size(); ++i)
@@ -328,7 +358,9 @@ TYPED_TEST_P(CudaKernels, TokensThatTheTableDoesNotHaveShow) {
 
 TYPED_TEST_P(CudaKernels, CrossEntropy) {
   using A = typename TypeParam::Activation;
-  for (const RowShape shape : kRowShapes) {
+  std::vector<RowShape> shapes = kRowShapes;
+  shapes.push_back({2, 40000});  // floats that shared memory does not hold
+  for (const RowShape shape : shapes) {
     const auto logits0 = numbers_of<A>(shape.rows * shape.width, 1, 3.0);
     std::vector<std::int32_t> targets0;
     for (std::int64_t row = 0; row < shape.rows; ++row) {
@@ -379,19 +411,23 @@ TYPED_TEST_P(CudaKernels, SquaredErrorAndSumOfSquares) {
     const auto expected0 = random_numbers<float>(rows, 2);
     std::vector<double> gradient0(y0.size());
     const RowShape shape{.rows = rows, .width = 1};
-    double loss0 = 0.0, squares0 = 0.0;
+    double loss0 = 0.0;
     this->oracle.squared_error(shape, widen(y0), widen(expected0), 0.5, gradient0, &loss0);
-    this->oracle.sum_of_squares(widen(y0), 9.0, &squares0);
+    // Of the first part, of nothing, and of the rest.
+    const std::vector<ElementRange> ranges{{0, rows / 3}, {rows / 3, rows / 3}, {rows / 3, rows}};
+    std::vector<double> squares0(3);
+    this->oracle.sums_of_squares(widen(y0), ranges, 9.0, squares0);
     this->run([&](auto& machine, Outputs& outputs) {
       auto y = machine.put(y0);
       auto expected = machine.put(expected0);
       auto gradient = machine.template poisoned<A>(rows);
-      auto results = machine.template poisoned<double>(2);
+      auto results = machine.template poisoned<double>(4);
       kernels_of<A>(machine).squared_error(shape, y.in(), expected.in(), 0.5, gradient.out(),
                                            results.out().data());
-      sum_of_squares(machine.grid(), y.in(), 9.0, results.out().data() + 1);
+      sums_of_squares(machine.grid(), y.in(), std::span(ranges), 9.0, results.out().subspan(1));
       EXPECT_NEAR(machine.get(results)[0], loss0, 1e-6 * loss0);
-      EXPECT_NEAR(machine.get(results)[1], squares0, 1e-12 * squares0);
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_NEAR(machine.get(results)[i + 1], squares0[i], 1e-12 * squares0[i]);
       this->expect_near(machine.get(gradient), gradient0);
       outputs.keep(machine.get(gradient));
       outputs.keep(machine.get(results));
@@ -516,13 +552,17 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
     auto first0 = random_numbers<float>(count, 3), second0 = random_numbers<float>(count, 4);
     for (float& value : second0) value *= value;
     std::vector<double> made0(size), first_after = widen(first0), second_after = widen(second0);
+    // More than a kernel is handed at a time.
+    std::vector<ElementRange> decayed;
+    for (std::int64_t i = 0; i < 250; ++i) decayed.push_back({3 * i, 3 * i + 1 + i % 2});
     this->oracle.step(kind,
                       {.weights = widen(weights0),
                        .gradient = widen(gradient0),
                        .first = std::span(first_after).first(states > 0 ? size : 0),
                        .second = std::span(second_after).first(states > 1 ? size : 0),
                        .weights_out = std::span(made0).first(makes_weights ? size : 0),
-                       .keeps_state = keeps_state},
+                       .keeps_state = keeps_state,
+                       .decayed = decayed},
                       kStepNumbers);
     this->run([&](auto& machine, Outputs& outputs) {
       auto weights = machine.put(weights0), gradient = machine.put(gradient0);
@@ -537,7 +577,8 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
            .second = second.out().first(states > 1 ? size : 0),
            .weights_out = made.out().first(makes_weights ? size : 0),
            .keeps_state = keeps_state,
-           .rounded = rounded_made.out().first(makes_weights ? size : 0)},
+           .rounded = rounded_made.out().first(makes_weights ? size : 0),
+           .decayed = decayed},
           kStepNumbers);
       if (makes_weights) {
         this->expect_near(machine.get(made), made0);
@@ -606,7 +647,7 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsHeedTheDecisionWhenTheyRun,
-                            Elementwise, GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm,
+                            Elementwise, StartsAnywhere, GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm,
                             LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
                             AttentionSurvivesHugeScores, Embedding,
                             TokensThatTheTableDoesNotHaveShow, CrossEntropy,

@@ -50,7 +50,6 @@ TrainingStep<typename K::Wide> train(const ModelSpec& model, Recompute recompute
   auto results = machine.template poisoned<double>(2);
   auto decision = machine.put(std::vector<UpdateDecision>(1));
   double* const loss = results.out().data();
-  double* const squares = loss + 1;
   stage.forward(kernels, {.weights = weights.in(),
                           .sample = {tokens.in(), targets.in(), inputs.in(), expected.in()},
                           .stash = stash.out(),
@@ -60,7 +59,8 @@ TrainingStep<typename K::Wide> train(const ModelSpec& model, Recompute recompute
                            .stash = stash.out(),
                            .scratch = scratch.out(),
                            .gradients = gradients.out()});
-  kernels.sum_of_squares(gradients.in(), 1.0, squares);
+  const ElementRange all{0, static_cast<std::int64_t>(size)};
+  kernels.sums_of_squares(gradients.in(), std::span(&all, 1), 1.0, results.out().subspan(1));
   kernels.decide(results.in().subspan(1),
                  {.clips = true, .most_norm = 1e-3, .beta1 = 0.9, .beta2 = 0.95}, nullptr,
                  decision.out().data(), {});
