@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <thread>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -161,20 +162,28 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
       .products = {.precision = precision},
       .workspace = cuda::workspace_needed(request.model, std::ranges::max(request.microbatch_sizes),
                                           precision == cpu::Precision::bf16),
-      .algorithms = book};
+      .algorithms = book,
+      .fused_attention = cuda::fused_attention_of(request.model, request.microbatch_sizes,
+                                                  request.storage)};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
-  const auto make = [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
-    return std::make_unique<cuda::Backend>(
-        cuda::BackendSetup{.partition = places[index(device)], .kernels = {.computation = kernels}},
-        wakeup, std::move(stop));
+  const auto measure = [&]<class B>(std::type_identity<B>) {
+    return layer_costs(measure_layers<B>(
+        request, [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
+          cuda::BackendSetup setup{.partition = places[index(device)],
+                                   .kernels = {.computation = kernels}};
+          return std::make_unique<B>(std::move(setup), wakeup, std::move(stop));
+        }));
   };
+  const bool rounds = request.storage == Storage::bf16;
   Profile profile;
   profile.machine = cuda::describe_gpus(used);
-  profile.kernels = fmt::format("cublaslt {}", name(precision));
+  profile.kernels =
+      fmt::format("cublaslt {}{}", name(precision), rounds ? ", stored in bf16" : "");
   profile.model = request.model;
   profile.optimizer = request.optimizer;
   profile.busy_devices = request.busy_devices;
-  profile.layers = layer_costs(measure_layers<cuda::Backend>(request, make));
+  profile.layers = rounds ? measure(std::type_identity<cuda::Bf16Backend>())
+                          : measure(std::type_identity<cuda::Backend>());
   for (const Bytes bytes : hand_over_sizes(request)) {
     check_stop(request.stop);
     profile.transfers.push_back(

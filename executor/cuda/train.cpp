@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -44,22 +43,14 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
   }
 }
 
-/// What fused kernels are for: they compute in bfloat16 alone.
-std::optional<AttentionShape> fused_attention_of(const StageSetup& stage) {
-  if (stage.storage != Storage::bf16) return std::nullopt;
-  return AttentionShape{.batch = stage.microbatch_size,
-                        .sequence = stage.model.sequence,
-                        .heads = stage.model.heads,
-                        .width = stage.model.width};
-}
-
 cuda::StreamKernels stream_kernels(const StageSetup& stage) {
   const cpu::ProductRequest products{.precision = cpu::product_precision()};
   return {.computation = {.products = products,
                           .workspace =
                               cuda::workspace_needed(stage.model, stage.microbatch_size,
                                                      products.precision == cpu::Precision::bf16),
-                          .fused_attention = fused_attention_of(stage)},
+                          .fused_attention = cuda::fused_attention_of(
+                              stage.model, {stage.microbatch_size}, stage.storage)},
           .sums_workspace = cuda::sums_workspace_needed(stage.model)};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/files/profile_file.h"
+#include "core/memory/storage.h"
 #include "core/model/model.h"
 #include "executor/backend/notice.h"
 
@@ -18,6 +19,7 @@ class Trainer;
 struct ProfileRequest {
   ModelSpec model;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  Storage storage = Storage::f32;  // bf16: of GPUs alone
   std::vector<std::int32_t> microbatch_sizes;
   std::int32_t busy_devices = 2;  // devices that compute at the same time
   Bytes device_bytes = 0;  // what each will hold, as far as known: refused where it is not free

@@ -47,6 +47,7 @@ template <Backend B>
 class ModelPasses {
  public:
   using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
 
   ModelPasses(B& backend, const ModelSpec& model, std::int32_t microbatch_size,
               OptimizerKind optimizer, const Data& data)
@@ -60,9 +61,10 @@ class ModelPasses {
         kinds_(layers_of(model)),
         weights_(backend.template allocate<T>(stage_.sizes().parameters)),
         next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
-        gradients_(backend.template allocate<T>(stage_.sizes().parameters)),
+        gradients_(backend.template allocate<W>(stage_.sizes().parameters)),
         state_(
-            backend.template allocate<T>(stage_.sizes().parameters * optimizer_states(optimizer))),
+            backend.template allocate<W>(stage_.sizes().parameters * optimizer_states(optimizer))),
+        master_(backend.template allocate<W>(kHasMaster ? stage_.sizes().parameters : 0)),
         scratch_(backend.template allocate<T>(std::max(
             {stage_.sizes().scratch, dropping_.sizes().scratch, blockwise_.sizes().scratch}))),
         whole_(backend, stage_.sizes()),
@@ -72,8 +74,16 @@ class ModelPasses {
     backend.commit();
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer)
       tensors_.push_back(tensors_of(layer));
-    backend.write(weights_.elements(),
-                  [this](std::span<T> values) { stage_.initialise(values, 1); });
+    std::vector<W> initial(static_cast<std::size_t>(stage_.sizes().parameters));
+    stage_.initialise(initial, 1);
+    backend.write(weights_.elements(), [&initial](std::span<T> values) {
+      std::ranges::transform(initial, values.begin(), Kernel::rounded);
+    });
+    if constexpr (kHasMaster) {
+      backend.write(master_.elements(), [&initial](std::span<W> values) {
+        std::ranges::copy(initial, values.begin());
+      });
+    }
     data.fill(0, sample_);
   }
 
@@ -101,7 +111,8 @@ class ModelPasses {
  private:
   using Kernel = typename B::Kernels;
   using Buffer = typename B::template Buffer<T>;
-  static_assert(std::same_as<T, typename Kernel::Wide>);  // profiles are of float storage
+  using WideBuffer = typename B::template Buffer<W>;
+  static constexpr bool kHasMaster = !std::same_as<T, W>;  // stage_state.h
 
   /// What a device holds of a microbatch.
   struct InFlight {
@@ -131,7 +142,7 @@ class ModelPasses {
     return tensors;
   }
 
-  BackwardSpans<T> spans_of(InFlight& microbatch, std::span<T> scratch) {
+  BackwardSpans<T, W> spans_of(InFlight& microbatch, std::span<T> scratch) {
     return {.weights = weights_.elements(),
             .stash = microbatch.stash.elements(),
             .scratch = scratch,
@@ -148,7 +159,7 @@ class ModelPasses {
   }
 
   void backward_halves() {
-    BackwardSpans<T> spans = spans_of(split_, split_.kept_gradients.elements());
+    BackwardSpans<T, W> spans = spans_of(split_, split_.kept_gradients.elements());
     spans.inner_gradient = part(scratch_.elements(), 0, stage_.sizes().inner_gradient);
     stage_.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
     stage_.backward_weight(*kernels_, spans, [this](std::size_t layer) {
@@ -166,8 +177,8 @@ class ModelPasses {
 
   /// What is read of the stash lies elsewhere than forward put it, but is as many numbers of a like
   /// size.
-  BackwardSpans<T> spans_for(const Stage<Kernel>& stage) {
-    BackwardSpans<T> spans = spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
+  BackwardSpans<T, W> spans_for(const Stage<Kernel>& stage) {
+    BackwardSpans<T, W> spans = spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
     spans.stash = part(spans.stash, 0, stage.sizes().stash);
     return spans;
   }
@@ -179,7 +190,7 @@ class ModelPasses {
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
       const std::vector<Tensor>& tensors = tensors_[layer];
       sum_squares(*kernels_, std::span<const Tensor>(tensors), false, 1.0,
-                  std::span<const T>(part(gradients_, stage_.weights_of(layer))),
+                  std::span<const W>(part(gradients_, stage_.weights_of(layer))),
                   norm_.squares_of(first_tensor, tensors.size()));
       first_tensor += tensors.size();
       lap(Measured::update, layer, false);
@@ -192,10 +203,7 @@ class ModelPasses {
       const ElementRange range = stage_.weights_of(layer);
       tandem::update(
           *kernels_, optimizer_, step, std::span<const Tensor>(tensors_[layer]),
-          UpdateSpans<T>{.weights = part(weights_, range),
-                         .gradients = part(gradients_, range),
-                         .state = part(state_, {states * range.first, states * range.last}),
-                         .weights_out = part(next_weights_, range)});
+          update_spans(range, part(state_, {states * range.first, states * range.last})));
       lap(Measured::update, layer, false);
     }
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
@@ -203,6 +211,18 @@ class ModelPasses {
       lap(Measured::update, layer);
     }
     std::swap(weights_, next_weights_);
+  }
+
+  UpdateSpans<T, W> update_spans(const ElementRange& range, std::span<W> state) {
+    UpdateSpans<T, W> spans{.gradients = part(gradients_, range), .state = state};
+    if constexpr (kHasMaster) {
+      spans.weights = spans.weights_out = part(master_, range);
+      spans.rounded = part(next_weights_, range);
+    } else {
+      spans.weights = part(weights_, range);
+      spans.weights_out = part(next_weights_, range);
+    }
+    return spans;
   }
 
   void lap(Measured what, std::size_t layer, bool whole = true) {
@@ -227,7 +247,8 @@ class ModelPasses {
   static std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
     return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
   }
-  static std::span<T> part(Buffer& buffer, const ElementRange& range) {
+  template <class AnyBuffer>
+  static auto part(AnyBuffer& buffer, const ElementRange& range) {
     return part(buffer.elements(), range.first, range.size());
   }
   static LayerRange all_layers(const ModelSpec& model) {
@@ -241,11 +262,13 @@ class ModelPasses {
   Stage<Kernel> stage_, dropping_, blockwise_;
   std::vector<LayerKind> kinds_;              // of the layers
   std::vector<std::vector<Tensor>> tensors_;  // of each layer, as of a stage of its own
-  Buffer weights_, next_weights_, gradients_, state_, scratch_;
+  Buffer weights_, next_weights_;
+  WideBuffer gradients_, state_, master_;
+  Buffer scratch_;
   InFlight whole_, split_;
   std::shared_ptr<double[]> loss_;
   UpdateNorm norm_;
-  Sample<T> sample_;
+  Sample<W> sample_;
   std::optional<Kernel> kernels_;  // of the task at hand
   std::optional<typename B::Mark> start_;
   std::vector<Lap> laps_;

@@ -74,9 +74,7 @@ class Bench {
   explicit Bench(int repetitions)
       : repetitions_(repetitions),
         stream_(make_stream()),
-        context_(stream_.get(), {.products = {},
-                                 .workspace = Bytes{256} << 20,
-                                 .fused_attention = kAttention}),
+        context_(stream_.get(), settings()),
         start_(cuda::make_event(cudaEventDefault)),
         end_(cuda::make_event(cudaEventDefault)) {}
 
@@ -114,6 +112,12 @@ class Bench {
   }
 
  private:
+  static cuda::KernelSettings settings() {
+    cuda::KernelSettings settings;
+    settings.workspace = Bytes{256} << 20;
+    settings.fused_attention = {kAttention};
+    return settings;
+  }
   double time(const std::function<void()>& work, int runs) {
     check(cudaEventRecord(start_.get(), stream()), "cudaEventRecord");
     for (int i = 0; i < runs; ++i) work();

@@ -59,10 +59,11 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
   if (held > 0x1p58) return static_cast<Bytes>(std::min(held, kMost));
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   const StageBytes bytes =
-      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::none);
+      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::none, request.storage);
   Bytes workspace = 0;
   for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
-    const StageBytes of = stage_bytes(model, {0, layers}, largest, request.optimizer, recompute);
+    const StageBytes of =
+        stage_bytes(model, {0, layers}, largest, request.optimizer, recompute, request.storage);
     workspace = std::max(workspace, of.workspace);
   }
   const auto real = [](Bytes of) { return static_cast<double>(of); };
@@ -131,6 +132,7 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
       backend.on_host ? std::max(1u, std::thread::hardware_concurrency()) : 0;
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
   if (options.has("optimizer")) request.optimizer = optimizer_kind(options["optimizer"]);
+  request.storage = storage_of(options);
   request.device_bytes = bytes_to_profile(request);
   request.on_notice = print_note;
   return request;
@@ -159,12 +161,7 @@ Options options_of_profile() {
 int run_profile(const Options& options) {
   if (!options.has("model") || !options.has("output"))
     refuse(options, "--model and --output are needed");
-  if (storage_of(options) != Storage::f32) {
-    refuse(
-        options,
-        "--storage bf16: this version times layers that are stored as f32; such a profile serves "
-        "plan --storage bf16, whose memory is counted in bf16");
-  }
+  check_storage(options);
   const BackendTraits& backend = backend_of(options);
   check_present(backend);
   ProfileRequest request = request_of(options, backend);

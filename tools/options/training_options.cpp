@@ -67,6 +67,13 @@ Storage storage_of(const Options& options) {
 
 bool by_messages(const Options& options) { return transport_of(options).by_messages; }
 
+void check_storage(const Options& options) {
+  const Storage storage = storage_of(options);
+  if (!backend_of(options).offers(storage))
+    refuse(options, "--storage {} is for --backend {}", name(storage),
+           backend_offering(storage).name);
+}
+
 void check_backend(const Options& options) {
   const BackendTraits& backend = backend_of(options);
   const TransportTraits& transport = transport_of(options);
@@ -75,9 +82,7 @@ void check_backend(const Options& options) {
     refuse(options, "--transport {} is not in this version", transport.name);
   if (options.has("transport") && transport.backend != backend.name)
     refuse(options, "--transport {} needs --backend {}", transport.name, transport.backend);
-  if (!backend.offers(storage))
-    refuse(options, "--storage {} is for --backend {}", name(storage),
-           backend_offering(storage).name);
+  check_storage(options);
   if (options.has("transport") && !carries(transport, storage)) {
     const auto other = std::ranges::find_if(transports(), [&](const TransportTraits& one) {
       return one.backend == backend.name && carries(one, storage);

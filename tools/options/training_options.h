@@ -23,6 +23,9 @@ Storage storage_of(const OptionValue& value);
 /// TrainingSetup::by_messages.
 bool by_messages(const Options& options);
 
+/// Throws UsageError where the backend does not store so.
+void check_storage(const Options& options);
+
 /// Throws UsageError for what the backend does not do.
 void check_backend(const Options& options);
 

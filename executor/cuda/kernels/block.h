@@ -20,8 +20,7 @@
 // memory by read() alone. Blocks run in any order, or at once: none reads what another one writes.
 //
 // A grid runs bodies, one after the other: grid.run(GridShape, body). grid.workspace<T>(count) is
-// memory for partial sums: the same at every call. grid.most_shared_bytes() is what a block may
-// have.
+// memory for partial sums: the same at every call.
 
 #include <algorithm>
 #include <cstdint>

@@ -36,15 +36,7 @@ struct EmbedElement {
   }
 };
 
-/// How many bits are set.
-TANDEM_DEVICE constexpr int ones(std::uint32_t bits) {
-  bits -= bits >> 1U & 0x55555555U;
-  bits = (bits & 0x33333333U) + (bits >> 2U & 0x33333333U);
-  bits = (bits + (bits >> 4U)) & 0x0F0F0F0FU;
-  return static_cast<int>(bits * 0x01010101U >> 24U);
-}
-
-/// A block a row of dy, which works if no row before it has its token. It looks at kThreads rows at a
+/// A block a row of dy, which works if no row before it has its token. It looks at kRows rows at a
 /// time, lists those that have the token, and adds them in order, with several on their way.
 template <class A>
 struct TokenGradient {
@@ -54,38 +46,37 @@ struct TokenGradient {
   const A* dy;
   float* dtable;
 
-  static constexpr int kBits = 32, kWords = kThreads / kBits, kPack = kPackOf<float>, kAhead = 8;
+  static constexpr int kRowsOfThread = 8, kRows = kThreads * kRowsOfThread;
+  static constexpr int kPack = kPackOf<float>, kAhead = 16;
   GridShape grid() const {
     return {.blocks = rows,
-            .shared_bytes = shared_bytes<int>(kThreads) + shared_bytes<int>(kThreads + 1) +
-                            shared_bytes<std::uint32_t>(kWords)};
+            .shared_bytes = shared_bytes<int>(kThreads) + shared_bytes<int>(kRows + 1)};
   }
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    int* const has = block.template shared<int>(block.threads());
-    int* const list = block.template shared<int>(block.threads() + 1);  // and how many there are
-    std::uint32_t* const words = block.template shared<std::uint32_t>(kWords);
+    int* const counts = block.template shared<int>(block.threads());
+    int* const list = block.template shared<int>(kRows + 1);  // and how many there are
     const float own = tokens[block.index()];
     const auto token = static_cast<std::int64_t>(own);
     if (token < 0 || token >= vocabulary) return;
-    for (std::int64_t first = 0; first < rows; first += block.threads()) {
+    const auto has = [&](std::int64_t row) { return row < rows && tokens[row] == own; };
+    for (std::int64_t first = 0; first < rows; first += kRows) {
       block.each_thread([&](int thread) {
-        has[thread] = first + thread < rows && tokens[first + thread] == own ? 1 : 0;
+        counts[thread] = 0;
+        for (int i = 0; i < kRowsOfThread; ++i)
+          counts[thread] += has(first + thread * kRowsOfThread + i) ? 1 : 0;
       });
       block.each_thread([&](int thread) {
-        if (thread >= kWords) return;
-        std::uint32_t word = 0;
-        for (int bit = 0; bit < kBits; ++bit)
-          word |= static_cast<std::uint32_t>(has[thread * kBits + bit]) << bit;
-        words[thread] = word;
+        if (thread + 1 < block.threads() && counts[thread] == 0) return;
+        int place = 0;
+        for (int before = 0; before < thread; ++before) place += counts[before];
+        for (int i = 0; i < kRowsOfThread; ++i) {
+          if (has(first + thread * kRowsOfThread + i)) list[place++] = thread * kRowsOfThread + i;
+        }
+        if (thread + 1 == block.threads()) list[kRows] = place;
       });
-      block.each_thread([&](int thread) {
-        const int place = before(words, thread);
-        if (has[thread] != 0) list[place] = thread;
-        if (thread + 1 == block.threads()) list[block.threads()] = place + has[thread];
-      });
-      const int count = block.read(list[block.threads()]);
+      const int count = block.read(list[kRows]);
       if (count == 0) continue;
       if (first + block.read(list[0]) < block.index()) return;  // another block's
       each_of(block, 0, divide_up(width, kPack), [&](std::int64_t i) {
@@ -95,15 +86,6 @@ struct TokenGradient {
   }
 
  private:
-  /// How many of the threads before this one have a bit.
-  TANDEM_DEVICE static int before(const std::uint32_t* words, int thread) {
-    int count = 0;
-    for (int i = 0; i < thread / kBits; ++i) count += ones(words[i]);
-    if (const int rest = thread % kBits; rest != 0)
-      count += ones(words[thread / kBits] & ((1U << rest) - 1));
-    return count;
-  }
-
   TANDEM_DEVICE void add_rows(const int* list, int count, std::int64_t first,
                               const PackPlace<kPack>& place, float* to) const {
     Pack<kPack> sum = place.load(to);

@@ -10,7 +10,6 @@
 
 #include "core/base/check.h"
 #include "executor/cuda/kernels/block.h"
-#include "executor/cuda/runtime/check.h"
 
 namespace tandem::cuda {
 
@@ -33,14 +32,6 @@ class GpuGrid {
     return reinterpret_cast<T*>(workspace_.data());
   }
 
-  /// Of the current device.
-  std::int64_t most_shared_bytes() const {
-    int device = 0, bytes = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "cudaDeviceGetAttribute");
-    return bytes;
-  }
   cudaStream_t stream() const { return stream_; }
 
  private:

@@ -24,15 +24,14 @@ bool is_portable(const KernelSettings& settings) {
   return engine == "portable";
 }
 
-std::shared_ptr<const FusedAttention> attention_of(const KernelSettings& settings) {
-  if (!settings.fused_attention) return nullptr;
-  return find_fused_attention(*settings.fused_attention).plans;
-}
-
 /// What kernels besides products ask of the grid.
 Bytes grid_workspace(const KernelSettings& settings) {
-  const auto attention = attention_of(settings);
-  return std::max(settings.workspace, attention ? attention->workspace() : 0);
+  Bytes most = settings.workspace;
+  for (const AttentionShape& shape : settings.fused_attention) {
+    const auto plans = find_fused_attention(shape).plans;
+    if (plans) most = std::max(most, plans->workspace());
+  }
+  return most;
 }
 
 bool same(const AttentionShape& a, const AttentionShape& b) {
@@ -66,9 +65,11 @@ KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings
     : GpuGrid(stream, {memory.first.get() + (memory.size - grid_workspace(settings)),
                        static_cast<std::size_t>(grid_workspace(settings))}),
       memory_(std::move(memory)),
-      attention_(attention_of(settings)),
-      attention_calls_(attention_ ? attention_->on(stream) : nullptr),
       rounds_(settings.products.precision == cpu::Precision::bf16) {
+  for (const AttentionShape& shape : settings.fused_attention) {
+    const auto plans = find_fused_attention(shape).plans;
+    if (plans) attention_.push_back({plans, plans->on(stream)});
+  }
   if (is_portable(settings)) return;
   products_.emplace(std::span(memory_.first.get(), static_cast<std::size_t>(kProductWorkspace)),
                     cublaslt(), settings.algorithms);
@@ -82,6 +83,7 @@ void KernelContext::multiply_factors(const ProductSpans<A, C>& spans) {
   GpuGrid& grid = *this;
   if (!products_) return product(grid, spans);
   const ProductRest rest = products_->multiply(stream(), spans);
+  if (rest.all) return product(grid, spans);
   if (rest.epilogue) finish(grid, spans);
   if (rest.column_sums.empty()) return;
   const std::span<float> sums(spans.column_sums, rest.column_sums.size());
@@ -99,19 +101,29 @@ void KernelContext::multiply(const ProductSpans<float, float>& spans) {
 void KernelContext::multiply(const ProductSpans<Bf16, Bf16>& spans) { multiply_factors(spans); }
 void KernelContext::multiply(const ProductSpans<Bf16, float>& spans) { multiply_factors(spans); }
 
+const KernelContext::Attention* KernelContext::attention_for(const AttentionShape& shape) const {
+  for (const Attention& attention : attention_) {
+    if (same(shape, attention.plans->shape())) return &attention;
+  }
+  return nullptr;
+}
+
 bool KernelContext::attend(const AttentionShape& shape,
                            const AttentionForward<Bf16, float>& spans) {
-  if (!attention_ || !same(shape, attention_->shape())) return false;
-  if (!are_aligned(spans.qkv, spans.log_sum, spans.y)) return false;
-  attention_calls_->forward(spans, workspace<std::byte>(attention_->workspace()));
+  const Attention* const fused = attention_for(shape);
+  if (fused == nullptr || !are_aligned(spans.qkv, spans.log_sum, spans.y)) return false;
+  fused->calls->forward(spans, workspace<std::byte>(fused->plans->workspace()));
   return true;
 }
 
 bool KernelContext::attend_backward(const AttentionShape& shape,
                                     const AttentionBackward<Bf16, float>& spans) {
-  if (!attention_ || !same(shape, attention_->shape())) return false;
-  if (!are_aligned(spans.qkv, spans.log_sum, spans.y, spans.dy, spans.dqkv)) return false;
-  attention_calls_->backward(spans, workspace<std::byte>(attention_->workspace()));
+  const Attention* const fused = attention_for(shape);
+  if (fused == nullptr ||
+      !are_aligned(spans.qkv, spans.log_sum, spans.y, spans.dy, spans.dqkv)) {
+    return false;
+  }
+  fused->calls->backward(spans, workspace<std::byte>(fused->plans->workspace()));
   return true;
 }
 

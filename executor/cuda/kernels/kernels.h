@@ -6,6 +6,7 @@
 #include <concepts>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -27,7 +28,7 @@ struct KernelSettings {
   Bytes workspace = Bytes{64} << 20;
   std::shared_ptr<AlgorithmBook> algorithms = {};  // of the products; may be null
   /// Of attention in bfloat16 that fused kernels compute, where there are some; else plain ones do.
-  std::optional<AttentionShape> fused_attention = {};
+  std::vector<AttentionShape> fused_attention = {};
 };
 
 /// One a stream, and used by one thread. Allocates all it ever needs when it is made, on the device
@@ -60,8 +61,14 @@ class KernelContext : public GpuGrid {
   void multiply_factors(const ProductSpans<A, C>& spans);
 
   Memory memory_;
-  std::shared_ptr<const FusedAttention> attention_;  // null: the plain kernels
-  std::unique_ptr<FusedAttentionCalls> attention_calls_;
+  struct Attention {
+    std::shared_ptr<const FusedAttention> plans;
+    std::unique_ptr<FusedAttentionCalls> calls;
+  };
+  /// For a shape; null: plain kernels.
+  const Attention* attention_for(const AttentionShape& shape) const;
+
+  std::vector<Attention> attention_;
   bool rounds_;
   std::optional<Products> products_;  // none: the portable kernel
 };

@@ -2,7 +2,6 @@
 // Losses, and sums of squares: numbers for the host, in double, made in two stages. A block sums a
 // part that the shape alone decides, then one block sums the parts.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -121,10 +120,6 @@ struct OnlineSum {
   }
 };
 
-/// A row that is kept in shared memory is read from far memory once. At most this much, so that a
-/// multiprocessor of the largest has two blocks.
-constexpr std::int64_t kMostKept = std::int64_t{112} << 10;
-
 /// A block a row of logits, which become their gradient. A target that is no column makes the loss
 /// no number.
 template <class A>
@@ -136,45 +131,31 @@ struct CrossEntropyRow {
   const std::int32_t* targets;
   A* logits;
   double* losses;
-  bool keeps;
-
-  static std::int64_t bytes_kept(std::int64_t width) {
-    return shared_bytes<OnlineSum>(kThreads) + shared_bytes<A>(width);
-  }
-  GridShape grid(std::int64_t rows) const {
-    return {.blocks = rows,
-            .shared_bytes = keeps ? bytes_kept(width) : shared_bytes<OnlineSum>(kThreads)};
-  }
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
     const std::int64_t packs = divide_up(width, kPack);
     auto* scratch = block.template shared<OnlineSum>(block.threads());
     A* const x = logits + block.index() * width;
-    A* const kept = keeps ? block.template shared<A>(width) : x;
     const auto place_of = [&](std::int64_t i) {
       return PackPlace<kPack>{i * kPack, width - i * kPack, whole};
     };
-    const auto look = [&](std::int64_t i) {
-      const Pack<kPack> pack = place_of(i).load(x);
-      if (keeps) place_of(i).store(kept, pack);
-      return OnlineSum::of(pack, width - i * kPack);
-    };
-    const OnlineSum all =
-        combine_all(block, scratch, packs, OnlineSum{}, look,
-                    [](const OnlineSum& a, const OnlineSum& b) { return a.with(b); });
+    const OnlineSum all = combine_all(
+        block, scratch, packs, OnlineSum{},
+        [&](std::int64_t i) { return OnlineSum::of(place_of(i).load(x), width - i * kPack); },
+        [](const OnlineSum& a, const OnlineSum& b) { return a.with(b); });
     const std::int64_t target = targets[block.index()];
     block.each_thread([&](int thread) {
       if (thread != 0) return;
       const double wanted = target >= 0 && target < width
-                                ? static_cast<double>(to_float(kept[target]))
+                                ? static_cast<double>(to_float(x[target]))
                                 : std::numeric_limits<double>::quiet_NaN();
       losses[block.index()] = std::log(static_cast<double>(all.sum)) +
                               (static_cast<double>(all.largest) - wanted);
     });
     each_of(block, 0, packs, [&](std::int64_t i) {
       const PackPlace<kPack> place = place_of(i);
-      Pack<kPack> pack = place.load(kept);
+      Pack<kPack> pack = place.load(x);
       for (int j = 0; j < kPack; ++j) {
         const float wanted = place.first + j == target ? scale : 0.0F;
         pack[j] = std::exp(pack[j] - all.largest) * (scale / all.sum) - wanted;
@@ -192,15 +173,9 @@ void cross_entropy(Grid& grid, RowShape shape, std::span<const std::int32_t> tar
   TANDEM_CHECK(std::ssize(targets) == shape.rows && std::ssize(logits) == shape.rows * shape.width,
                targets.size(), logits.size(), shape.rows, shape.width);
   double* losses = grid.template workspace<double>(cross_entropy_workspace(shape));
-  const CrossEntropyRow<A> row{shape.width,
-                               rows_are_whole(shape.width, logits.data()),
-                               static_cast<float>(scale),
-                               targets.data(),
-                               logits.data(),
-                               losses,
-                               CrossEntropyRow<A>::bytes_kept(shape.width) <=
-                                   std::min(kMostKept, grid.most_shared_bytes())};
-  grid.run(row.grid(shape.rows), row);
+  grid.run({.blocks = shape.rows, .shared_bytes = shared_bytes<OnlineSum>(kThreads)},
+           CrossEntropyRow<A>{shape.width, rows_are_whole(shape.width, logits.data()),
+                              static_cast<float>(scale), targets.data(), logits.data(), losses});
   if (loss == nullptr) return;
   grid.run(kOneBlock, SumParts{shape.rows, 1.0 / static_cast<double>(shape.rows), losses, loss});
 }

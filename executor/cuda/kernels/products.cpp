@@ -46,6 +46,12 @@ bool can_be_left_out(cublasLtEpilogue_t epilogue) {
   return epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS;
 }
 
+/// Whether a product was not queued because the algorithm can't do it, though the library named it.
+bool refuses(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 /// The library asks for it of what GELU reads: cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
 constexpr std::int64_t kGeluLeadingMultiple = 8;
 constexpr std::uintptr_t kGeluAlignment = 16;
@@ -200,18 +206,19 @@ ProductRest Products::multiply(cudaStream_t stream, const ProductSpans<A, C>& pr
     if (std::optional<Plan>& made = place->second; made && book_)
       settle(key, *made, [&](const Algorithm& each) { return run(*made, each); }, stream);
   }
-  if (!place->second) {
-    if (!can_be_left_out(key.epilogue)) {
-      throw DeviceError(fmt::format("cublasLt has no algorithm for a product of {} x {} x {}",
-                                    product.rows, product.inner, product.columns));
+  if (place->second) {
+    set_memory(*place->second, memory);
+    const cublasStatus_t status = run(*place->second, place->second->algorithm);
+    if (!refuses(status)) {
+      check(status, "cublasLtMatmul");
+      return {.column_sums = sums};
     }
-    multiply(stream, without_epilogue(product));
-    return {.epilogue = true, .column_sums = {}};
+    place->second.reset();
   }
-  const Plan& plan = *place->second;
-  set_memory(plan, memory);
-  check(run(plan, plan.algorithm), "cublasLtMatmul");
-  return {.epilogue = false, .column_sums = sums};
+  if (!can_be_left_out(key.epilogue)) return {.all = true};
+  ProductRest rest = multiply(stream, without_epilogue(product));
+  rest.epilogue = !rest.all;
+  return rest;
 }
 
 template ProductRest Products::multiply(cudaStream_t, const ProductSpans<float, float>&);

@@ -1,10 +1,13 @@
 #pragma once
-// How much memory kernels ask of their grid: for partial sums, and for rounded factors of products.
+// What the kernels of a model ask for: memory of their grid, for partial sums and for rounded
+// factors of products, and plans of fused attention.
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "core/base/units.h"
+#include "core/memory/storage.h"
 #include "core/model/model.h"
 #include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/attention.h"
@@ -48,6 +51,20 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
     }
   }
   return most;
+}
+
+/// The attention of a model that fused kernels are wanted for: they compute in bfloat16 alone.
+inline std::vector<AttentionShape> fused_attention_of(
+    const ModelSpec& model, const std::vector<std::int32_t>& microbatch_sizes, Storage storage) {
+  if (storage != Storage::bf16 || model.architecture == Architecture::linear) return {};
+  std::vector<AttentionShape> shapes;
+  for (const std::int32_t size : microbatch_sizes) {
+    shapes.push_back({.batch = size,
+                      .sequence = model.sequence,
+                      .heads = model.heads,
+                      .width = model.width});
+  }
+  return shapes;
 }
 
 }  // namespace tandem::cuda

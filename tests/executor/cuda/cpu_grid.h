@@ -125,8 +125,6 @@ class CpuGrid {
     std::fill(workspace_.begin(), workspace_.end(), static_cast<std::byte>(kPoison));
     return reinterpret_cast<T*>(workspace_.data());
   }
-  /// As an H100 has.
-  static constexpr std::int64_t most_shared_bytes() { return std::int64_t{227} << 10; }
   /// Bytes that were asked for at once, at most.
   std::int64_t most_workspace() const { return most_workspace_; }
 

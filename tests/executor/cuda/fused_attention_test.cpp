@@ -41,7 +41,7 @@ TEST_P(FusedAttentionOf, IsTheCpusButForRounding) {
   if (const auto why = GpuMachine::why_absent()) GTEST_SKIP() << *why;
   const FoundAttention found = find_fused_attention(GetParam());
   if (!found.plans) GTEST_SKIP() << found.why_absent;
-  KernelContext context(nullptr, {.products = {}, .workspace = 0, .fused_attention = GetParam()});
+  KernelContext context(nullptr, {.products = {}, .workspace = 0, .fused_attention = {GetParam()}});
   const Inputs inputs{GetParam()};
   const auto& [shape, rows, qkv, dy] = inputs;
   const Attended got = attend_on_gpu(inputs, context);
@@ -70,7 +70,7 @@ TEST(FusedAttention, IsOfItsShapeAlone) {
   const AttentionShape shape{2, 128, 3, 192}, other{1, 128, 3, 192};
   if (const FoundAttention found = find_fused_attention(shape); !found.plans)
     GTEST_SKIP() << found.why_absent;
-  KernelContext context(nullptr, {.products = {}, .workspace = 0, .fused_attention = shape});
+  KernelContext context(nullptr, {.products = {}, .workspace = 0, .fused_attention = {shape}});
   EXPECT_FALSE(context.attend(other, {}));
   KernelContext without(nullptr, {.products = {}, .workspace = 0});
   EXPECT_FALSE(without.attend(shape, {}));
