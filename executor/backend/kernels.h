@@ -139,8 +139,8 @@ struct StepSpans {
   std::span<const W> weights = {}, gradient = {};
   std::span<W> first = {}, second = {};  // state; as many as the optimizer keeps
   std::span<W> weights_out = {};
-  bool keeps_state = false;      // the state is read, but stays as it is
-  std::span<T> rounded = {};     // a copy of the weights made, as products read them; empty: none
+  bool keeps_state = false;   // the state is read, but stays as it is
+  std::span<T> rounded = {};  // a copy of the weights made, as products read them; empty: none
   std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
 };
 

@@ -380,8 +380,9 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
 template <class T>
 StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
   const auto part = [&](auto span) {
-    return span.empty() ? span : span.subspan(static_cast<std::size_t>(range.first),
-                                              static_cast<std::size_t>(range.size()));
+    return span.empty() ? span
+                        : span.subspan(static_cast<std::size_t>(range.first),
+                                       static_cast<std::size_t>(range.size()));
   };
   return {.weights = part(spans.weights),
           .gradient = part(spans.gradient),

@@ -15,7 +15,7 @@ namespace tandem::cuda {
 
 /// A GPU's memory that a run takes and no plan counts: code of kernels, cublasLt's own, what driver
 /// and arenas round up. Contexts, green ones too, are apart: they are there when free memory is
-/// read. A guess, not measured on a GPU yet.
+/// read. A guess.
 inline constexpr Bytes kBesidePlan = Bytes{512} << 20;
 
 /// What the kernels of one stream work with.

@@ -163,12 +163,12 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
       .workspace = cuda::workspace_needed(request.model, std::ranges::max(request.microbatch_sizes),
                                           precision == cpu::Precision::bf16),
       .algorithms = book,
-      .fused_attention = cuda::fused_attention_of(request.model, request.microbatch_sizes,
-                                                  request.storage)};
+      .fused_attention =
+          cuda::fused_attention_of(request.model, request.microbatch_sizes, request.storage)};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
   const auto measure = [&]<class B>(std::type_identity<B>) {
-    return layer_costs(measure_layers<B>(
-        request, [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
+    return layer_costs(
+        measure_layers<B>(request, [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
           cuda::BackendSetup setup{.partition = places[index(device)],
                                    .kernels = {.computation = kernels}};
           return std::make_unique<B>(std::move(setup), wakeup, std::move(stop));
@@ -177,8 +177,7 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
   const bool rounds = request.storage == Storage::bf16;
   Profile profile;
   profile.machine = cuda::describe_gpus(used);
-  profile.kernels =
-      fmt::format("cublaslt {}{}", name(precision), rounds ? ", stored in bf16" : "");
+  profile.kernels = fmt::format("cublaslt {}{}", name(precision), rounds ? ", stored in bf16" : "");
   profile.model = request.model;
   profile.optimizer = request.optimizer;
   profile.busy_devices = request.busy_devices;

@@ -49,8 +49,8 @@ void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values) {
   };
   // 30 ns an element: enough to be worth a thread.
   constexpr std::size_t kFewest = std::size_t{1} << 18;
-  const std::size_t parts = std::min<std::size_t>(
-      std::max(std::thread::hardware_concurrency(), 1U), values.size() / kFewest + 1);
+  const std::size_t parts = std::min<std::size_t>(std::max(std::thread::hardware_concurrency(), 1U),
+                                                  values.size() / kFewest + 1);
   std::vector<std::jthread> threads;
   for (std::size_t i = 1; i < parts; ++i)
     threads.emplace_back(draw, values.size() * i / parts, values.size() * (i + 1) / parts);

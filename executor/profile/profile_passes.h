@@ -178,7 +178,8 @@ class ModelPasses {
   /// What is read of the stash lies elsewhere than forward put it, but is as many numbers of a like
   /// size.
   BackwardSpans<T, W> spans_for(const Stage<Kernel>& stage) {
-    BackwardSpans<T, W> spans = spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
+    BackwardSpans<T, W> spans =
+        spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
     spans.stash = part(spans.stash, 0, stage.sizes().stash);
     return spans;
   }

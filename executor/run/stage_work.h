@@ -123,8 +123,7 @@ class StageWork {
     auto kernels = backend_.kernels(stream);
     if (s.validates) {
       finished_gradients(s, number, stream);
-      const Versions versions{read, take_version(s, number + 1)};
-      return step(s, instance.microbatch, versions,
+      return step(s, instance.microbatch, {read, take_version(s, number + 1)},
                   {.number = s.steps + 1, .writes = StepWrites::weights}, kernels);
     }
     const Norm norm = norm_of(s, number, stream);
@@ -223,8 +222,7 @@ class StageWork {
     const std::span<const W> gradients = finished_gradients(s, number, stream);
     if (!s.brings_squares) return;
     auto kernels = backend_.kernels(stream);
-    sum_squares(kernels, std::span<const Tensor>(s.stage.parameters()), tied,
-                s.place.gradient_factor, gradients, squares);
+    sum_squares(kernels, s.stage.parameters(), tied, s.place.gradient_factor, gradients, squares);
   }
 
   /// What all stages decided together about update `number`.
@@ -383,8 +381,9 @@ class StageWork {
     backend_.when_done(stream, [this, &s, number, norm, rolled_back, at = backend_.moment(stream)] {
       if (!run_.on_norm) return;
       const std::size_t first = s.decides_alone ? 0 : s.place.first_tensor;
-      run_.on_norm(s, number, {norm->all_seen().subspan(first, s.stage.parameters().size()),
-                               norm->seen().skip != 0.0, rolled_back, at.time()});
+      run_.on_norm(s, number,
+                   {norm->all_seen().subspan(first, s.stage.parameters().size()),
+                    norm->seen().skip != 0.0, rolled_back, at.time()});
     });
     if (!run_.on_update) return;
     const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));

@@ -90,7 +90,8 @@ std::vector<std::string> paths() {
 
 INSTANTIATE_TEST_SUITE_P(Pages, Documents, ::testing::ValuesIn(paths()), [](const auto& test) {
   std::string name = test.param;
-  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == '.'; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '/' || c == '.' || c == '-'; }, '_');
   return name;
 });
 

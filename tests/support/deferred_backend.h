@@ -494,8 +494,8 @@ class DeferredKernels {
     launch("step",
            {read(s.weights), read(s.gradient), read(one(numbers.decision)),
             state(s.first, s.keeps_state), state(s.second, s.keeps_state), write(s.weights_out)},
-           [=, spans = s, decayed = std::vector(s.decayed.begin(), s.decayed.end())](
-               const K& k) mutable {
+           [=, spans = s,
+            decayed = std::vector(s.decayed.begin(), s.decayed.end())](const K& k) mutable {
              spans.decayed = decayed;
              k.step(kind, spans, numbers);
            });

@@ -230,8 +230,7 @@ struct Activations {
                                                .dgain = dgain.out(),
                                                .dbias = dbias.out()});
          }},
-        {"gradient of a bias", kBytes,
-         [=, this] { k.accumulate_rows(rows, x.in(), dbias.out()); }},
+        {"gradient of a bias", kBytes, [=, this] { k.accumulate_rows(rows, x.in(), dbias.out()); }},
     };
   }
 };
@@ -251,13 +250,12 @@ struct Updates {
     return {
         {"fill", kFloats, [=, this] { k.fill(second.out(), 1.0); }},
         {"sum of squares", kFloats,
-         [=, this] { 
+         [=, this] {
            const ElementRange all{0, kAll};
            k.sums_of_squares(gradient.in(), std::span(&all, 1), 1.0,
                              std::span(reinterpret_cast<double*>(sum.get()), 1));
          }},
-        {"AdamW", 7 * kFloats + std::ssize(copy) * static_cast<std::int64_t>(sizeof(A)),
-         [=, this] {
+        {"AdamW", 7 * kFloats + std::ssize(copy) * static_cast<std::int64_t>(sizeof(A)), [=, this] {
            k.step(OptimizerKind::adamw,
                   {.weights = weights.in(),
                    .gradient = gradient.in(),

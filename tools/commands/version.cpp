@@ -62,8 +62,8 @@ void add_backends(Json& result) {
   result["transports"] = transports_here();
 }
 
-/// "2.28.9", or why there is none, of a package's library that is looked for while the program runs;
-/// empty: none is.
+/// "2.28.9", or why there is none, of a package's library that is looked for while the program
+/// runs; empty: none is.
 std::string found_now(const build_info::Package& package) {
   const auto said = [](const FoundLibrary& library) {
     return library.why_absent.empty() ? library.version : library.why_absent;

@@ -11,8 +11,8 @@
 //   block.per_thread<T>()                            a variable of each thread, x[thread], that
 //                                                    lives across phases; uninitialised
 //   block.sum_lanes(x)                               a variable of each thread becomes its sum over
-//                                                    the kLanes threads that the thread is among, by
-//                                                    halves: the same in all of them
+//                                                    the kLanes threads that the thread is among,
+//                                                    by halves: the same in all of them
 //   block.read(x)                                    the value of a place in shared memory, between
 //                                                    phases
 // Within a phase no thread reads what another one writes, nor do two write one place. Between
@@ -36,7 +36,7 @@ namespace tandem::cuda {
 
 inline constexpr int kThreads = 256;  // of a block; sums halve them, so a power of two
 
-inline constexpr int kLanes = 32;     // threads that know one another's variables
+inline constexpr int kLanes = 32;  // threads that know one another's variables
 
 struct GridShape {
   std::int64_t blocks = 0;

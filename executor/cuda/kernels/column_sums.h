@@ -60,8 +60,8 @@ struct ChunkSums {
       const std::int64_t sum = i / (kPack * kLanes), in_group = i % (kPack * kLanes);
       const std::int64_t column = group * kLanes * kPack + in_group;
       if (column >= shape.width) return;
-      const float* const first = of_threads + (sum * kPack + in_group % kPack) * block.threads() +
-                                 in_group / kPack;
+      const float* const first =
+          of_threads + (sum * kPack + in_group % kPack) * block.threads() + in_group / kPack;
       float total = 0.0F;
       for (int turn = 0; turn < kTurns; ++turn) total += first[turn * kLanes];
       partial[(sum * divide_up(shape.rows, kRowsOfChunk) + chunk) * shape.width + column] = total;
@@ -102,8 +102,8 @@ struct AddChunks {
   }
 };
 
-/// Of each of a term's sums: sums[column] += Σ over rows. `whole`: rows_are_whole() of what the term
-/// reads.
+/// Of each of a term's sums: sums[column] += Σ over rows. `whole`: rows_are_whole() of what the
+/// term reads.
 template <class Grid, class Term>
 void sum_columns(Grid& grid, RowShape shape, const Term& term, bool whole,
                  const std::span<float> (&sums)[Term::kSums]) {

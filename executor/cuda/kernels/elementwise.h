@@ -28,7 +28,9 @@ struct Convert {
   const From* x;
   To* y;
   template <int N>
-  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const { place.store(y, place.load(x)); }
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const {
+    place.store(y, place.load(x));
+  }
 };
 
 template <class A>

@@ -74,8 +74,17 @@ Handle make_handle() {
 }
 
 /// What tensors of a graph are called: where a call finds their memory.
-enum Name : std::int64_t { kQuery = 1, kKey, kValue, kOutput, kLogSum, kOutputGradient,
-                           kQueryGradient, kKeyGradient, kValueGradient };
+enum Name : std::int64_t {
+  kQuery = 1,
+  kKey,
+  kValue,
+  kOutput,
+  kLogSum,
+  kOutputGradient,
+  kQueryGradient,
+  kKeyGradient,
+  kValueGradient
+};
 
 /// One graph of cuDNN's and its plan.
 class Plan {
@@ -109,14 +118,14 @@ class Plan {
                                              .set_data_type(fe::DataType_t::FLOAT)
                                              .set_dim(row_sizes())
                                              .set_stride(row_strides()));
-    auto [dq, dk, dv] = graph_.sdpa_backward(
-        in_qkv("q", kQuery), in_qkv("k", kKey), in_qkv("v", kValue), in_y("y", kOutput),
-        in_y("dy", kOutputGradient), log_sum,
-        fe::graph::SDPA_backward_attributes()
-            .set_name("gradient of attention")
-            .set_causal_mask(true)
-            .set_attn_scale(scale())
-            .set_deterministic_algorithm(true));
+    auto [dq, dk, dv] =
+        graph_.sdpa_backward(in_qkv("q", kQuery), in_qkv("k", kKey), in_qkv("v", kValue),
+                             in_y("y", kOutput), in_y("dy", kOutputGradient), log_sum,
+                             fe::graph::SDPA_backward_attributes()
+                                 .set_name("gradient of attention")
+                                 .set_causal_mask(true)
+                                 .set_attn_scale(scale())
+                                 .set_deterministic_algorithm(true));
     as_output(dq, kQueryGradient, token_strides(3));
     as_output(dk, kKeyGradient, token_strides(3));
     as_output(dv, kValueGradient, token_strides(3));
@@ -155,11 +164,9 @@ class Plan {
   Numbers row_strides() const { return {shape_.heads * shape_.sequence, shape_.sequence, 1, 1}; }
 
   Tensor input(const char* name, Name uid, const Numbers& strides) {
-    return graph_.tensor(fe::graph::Tensor_attributes()
-                             .set_name(name)
-                             .set_uid(uid)
-                             .set_dim(sizes())
-                             .set_stride(strides));
+    return graph_.tensor(
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(sizes()).set_stride(
+            strides));
   }
   Tensor in_qkv(const char* name, Name uid) { return input(name, uid, token_strides(3)); }
   Tensor in_y(const char* name, Name uid) { return input(name, uid, token_strides(1)); }

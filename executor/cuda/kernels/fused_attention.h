@@ -21,8 +21,8 @@ namespace tandem::cuda {
 class FusedAttentionCalls {
  public:
   virtual ~FusedAttentionCalls() = default;
-  // `workspace`: FusedAttention::workspace() bytes, aligned as cudaMalloc() does. All spans begin at
-  // a multiple of 16 bytes. Throw DeviceError.
+  // `workspace`: FusedAttention::workspace() bytes, aligned as cudaMalloc() does. All spans begin
+  // at a multiple of 16 bytes. Throw DeviceError.
   virtual void forward(const AttentionForward<Bf16, float>& spans, std::byte* workspace) = 0;
   virtual void backward(const AttentionBackward<Bf16, float>& spans, std::byte* workspace) = 0;
 };

@@ -47,7 +47,8 @@ class GpuBlock {
   template <class T>
   __device__ void sum_lanes(const PerThread<T>& x) const {
     constexpr unsigned kAll = 0xFFFFFFFFU;
-    for (int half = kLanes / 2; half > 0; half /= 2) x.value += __shfl_xor_sync(kAll, x.value, half);
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      x.value += __shfl_xor_sync(kAll, x.value, half);
   }
 
   /// Nobody writes the place again before all have read it.

@@ -40,9 +40,7 @@ class KernelSet {
   explicit KernelSet(Context& context) : context_(&context) {}
 
   static Stored rounded(float value) { return narrow<Stored>(value); }
-  void fill(WideOut y, double value) const {
-    cuda::fill(*context_, y, static_cast<float>(value));
-  }
+  void fill(WideOut y, double value) const { cuda::fill(*context_, y, static_cast<float>(value)); }
   void copy(In x, Out y) const { cuda::copy(*context_, x, y); }
   void store(WideIn x, Out y) const { cuda::copy(*context_, x, y); }
   void copy(WideIn x, WideOut y) const
@@ -117,9 +115,10 @@ class KernelSet {
     check_sizes(shape.rows * shape.width, spans.x, spans.dy);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     sum_columns(*context_, shape,
-                NormWeightTerms<Stored>{spans.x.data(), spans.dy.data(),
-                                        spans.mean.data(), spans.inverse_deviation.data()},
-                rows_are_whole(shape.width, spans.x.data(), spans.dy.data()), {spans.dgain, spans.dbias});
+                NormWeightTerms<Stored>{spans.x.data(), spans.dy.data(), spans.mean.data(),
+                                        spans.inverse_deviation.data()},
+                rows_are_whole(shape.width, spans.x.data(), spans.dy.data()),
+                {spans.dgain, spans.dbias});
   }
 
   void gelu(In x, Out y) const { cuda::gelu(*context_, x, y); }
@@ -177,10 +176,13 @@ class KernelSet {
     check_size(tokens, rows);
     check_size(dy, rows * shape.width);
     check_size(dpositions, positions);
-    const TokenGradient<Stored> of_tokens{
-        rows,          shape.width, std::ssize(dtable) / shape.width,
-        rows_are_whole(shape.width, dy.data(), dtable.data()),
-        tokens.data(), dy.data(),   dtable.data()};
+    const TokenGradient<Stored> of_tokens{rows,
+                                          shape.width,
+                                          std::ssize(dtable) / shape.width,
+                                          rows_are_whole(shape.width, dy.data(), dtable.data()),
+                                          tokens.data(),
+                                          dy.data(),
+                                          dtable.data()};
     context_->run(of_tokens.grid(), of_tokens);
     run_each_element(
         *context_, positions,
@@ -233,22 +235,22 @@ class KernelSet {
                  const ElementRange& part, const RangeTable& decayed) const {
     GridShape grid = grid_of_elements(divide_up(part.size(), kPackOf<float>));
     grid.shared_bytes = shared_bytes<DecidedStep>(1);
-    context_->run(
-        grid, StepElements<Rule, Stored>{
-                  .begin = part.first,
-                  .end = part.last,
-                  .weights = spans.weights.data(),
-                  .gradient = spans.gradient.data(),
-                  .first = spans.first.data(),
-                  .second = spans.second.data(),
-                  .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
-                  .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
-                  .keeps_state = spans.keeps_state,
-                  .whole = packs_are_whole(spans.weights.data(), spans.gradient.data(),
-                                           spans.first.data(), spans.second.data(),
-                                           spans.weights_out.data(), spans.rounded.data()),
-                  .numbers = numbers,
-                  .decayed = decayed});
+    context_->run(grid,
+                  StepElements<Rule, Stored>{
+                      .begin = part.first,
+                      .end = part.last,
+                      .weights = spans.weights.data(),
+                      .gradient = spans.gradient.data(),
+                      .first = spans.first.data(),
+                      .second = spans.second.data(),
+                      .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
+                      .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
+                      .keeps_state = spans.keeps_state,
+                      .whole = packs_are_whole(spans.weights.data(), spans.gradient.data(),
+                                               spans.first.data(), spans.second.data(),
+                                               spans.weights_out.data(), spans.rounded.data()),
+                      .numbers = numbers,
+                      .decayed = decayed});
   }
 
   Context* context_;

@@ -35,8 +35,7 @@ Bytes grid_workspace(const KernelSettings& settings) {
 }
 
 bool same(const AttentionShape& a, const AttentionShape& b) {
-  return a.batch == b.batch && a.sequence == b.sequence && a.heads == b.heads &&
-         a.width == b.width;
+  return a.batch == b.batch && a.sequence == b.sequence && a.heads == b.heads && a.width == b.width;
 }
 
 /// As cuDNN asks of all memory.
@@ -119,8 +118,7 @@ bool KernelContext::attend(const AttentionShape& shape,
 bool KernelContext::attend_backward(const AttentionShape& shape,
                                     const AttentionBackward<Bf16, float>& spans) {
   const Attention* const fused = attention_for(shape);
-  if (fused == nullptr ||
-      !are_aligned(spans.qkv, spans.log_sum, spans.y, spans.dy, spans.dqkv)) {
+  if (fused == nullptr || !are_aligned(spans.qkv, spans.log_sum, spans.y, spans.dy, spans.dqkv)) {
     return false;
   }
   fused->calls->backward(spans, workspace<std::byte>(fused->plans->workspace()));

@@ -66,8 +66,8 @@ struct PartSum {
   }
 };
 
-/// *result = factor · Σ of the term over `count` elements. `result` may be null: not wanted. `whole`:
-/// packs_are_whole() of what the term moves.
+/// *result = factor · Σ of the term over `count` elements. `result` may be null: not wanted.
+/// `whole`: packs_are_whole() of what the term moves.
 template <class Grid, class Term>
 void sum_terms(Grid& grid, std::int64_t count, const Term& term, bool whole, double factor,
                double* result) {
@@ -107,7 +107,8 @@ struct OnlineSum {
 
   TANDEM_DEVICE OnlineSum with(const OnlineSum& other) const {
     const float most = other.largest > largest ? other.largest : largest;
-    return {most, std::fma(sum, std::exp(largest - most), other.sum * std::exp(other.largest - most))};
+    return {most,
+            std::fma(sum, std::exp(largest - most), other.sum * std::exp(other.largest - most))};
   }
   template <int N>
   TANDEM_DEVICE static OnlineSum of(const Pack<N>& pack, std::int64_t count) {
@@ -150,8 +151,8 @@ struct CrossEntropyRow {
       const double wanted = target >= 0 && target < width
                                 ? static_cast<double>(to_float(x[target]))
                                 : std::numeric_limits<double>::quiet_NaN();
-      losses[block.index()] = std::log(static_cast<double>(all.sum)) +
-                              (static_cast<double>(all.largest) - wanted);
+      losses[block.index()] =
+          std::log(static_cast<double>(all.sum)) + (static_cast<double>(all.largest) - wanted);
     });
     each_of(block, 0, packs, [&](std::int64_t i) {
       const PackPlace<kPack> place = place_of(i);

@@ -1,6 +1,6 @@
 #pragma once
-// Layer norm: kLanes threads a row. Means and deviations are taken in float, of the values themselves and
-// of their distances from the mean, whatever the activations are stored in.
+// Layer norm: kLanes threads a row. Means and deviations are taken in float, of the values
+// themselves and of their distances from the mean, whatever the activations are stored in.
 
 #include <cmath>
 #include <cstdint>
@@ -31,8 +31,7 @@ struct LaneRows {
     const std::int64_t row = row_of(block, thread);
     if (row >= shape.rows) return;
     for (std::int64_t i = thread % kLanes * N; i < shape.width; i += kLanes * N) {
-      work(Place{row * shape.width + i, shape.width - i, whole},
-           Place{i, shape.width - i, whole});
+      work(Place{row * shape.width + i, shape.width - i, whole}, Place{i, shape.width - i, whole});
     }
   }
 };

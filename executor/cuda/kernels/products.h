@@ -30,9 +30,10 @@ namespace tandem::cuda {
 
 /// What of a product its caller has to do.
 struct ProductRest {
-  bool all = false;                         // the library has no algorithm for it
-  bool epilogue = false;                    // finish()
-  std::span<const float> column_sums = {};  // to be added to the product's; valid until the next one
+  bool all = false;       // the library has no algorithm for it
+  bool epilogue = false;  // finish()
+  std::span<const float> column_sums =
+      {};  // to be added to the product's; valid until the next one
 };
 
 /// How long what `run` queues takes on the stream.

@@ -1,6 +1,6 @@
 #pragma once
-// Sums of squares of many tensors that lie side by side: for norms of gradients, in double. A launch
-// for the parts of all, and one that adds up those of each.
+// Sums of squares of many tensors that lie side by side: for norms of gradients, in double. A
+// launch for the parts of all, and one that adds up those of each.
 
 #include <algorithm>
 #include <cstdint>
@@ -103,7 +103,8 @@ void sums_of_squares(Grid& grid, std::span<const A> x, std::span<const ElementRa
                      double factor, std::span<double> sums) {
   TANDEM_CHECK(ranges.size() == sums.size(), ranges.size(), sums.size());
   for (std::size_t first = 0; first < ranges.size(); first += RangeTable::kMost) {
-    const PartTable table(ranges.subspan(first, std::min(ranges.size() - first, RangeTable::kMost)));
+    const PartTable table(
+        ranges.subspan(first, std::min(ranges.size() - first, RangeTable::kMost)));
     double* parts = grid.template workspace<double>(table.parts());
     grid.run({.blocks = table.parts(), .shared_bytes = kOneBlock.shared_bytes},
              SquaresOfPart<A>{table, x.data(), parts});

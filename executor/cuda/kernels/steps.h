@@ -27,7 +27,8 @@ struct Decide {
   TANDEM_DEVICE void operator()(Block& block) const {
     block.each_thread([&](int thread) {
       if (shown.squares != nullptr) {
-        for (std::int64_t i = thread; i < count; i += block.threads()) shown.squares[i] = squares[i];
+        for (std::int64_t i = thread; i < count; i += block.threads())
+          shown.squares[i] = squares[i];
       }
       if (thread != 0) return;
       *decision = tandem::decide(numbers, {squares, static_cast<std::size_t>(count)}, before);
@@ -85,8 +86,8 @@ struct StepElements {
     // Few packs have a range's end among them.
     const std::int64_t last = place.first + kPack - 1;
     const bool decays = decayed.contains(place.first);
-    const bool alike = decays == decayed.contains(last) &&
-                       decayed.begun_by(place.first) == decayed.begun_by(last);
+    const bool alike =
+        decays == decayed.contains(last) && decayed.begun_by(place.first) == decayed.begun_by(last);
     for (int i = 0; i < kPack; ++i) {
       const float change = Rule::change(factors, factors.scale * slope[i], mean[i], square[i]);
       const bool own = alike ? decays : decayed.contains(place.first + i);

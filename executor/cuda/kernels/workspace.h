@@ -59,10 +59,8 @@ inline std::vector<AttentionShape> fused_attention_of(
   if (storage != Storage::bf16 || model.architecture == Architecture::linear) return {};
   std::vector<AttentionShape> shapes;
   for (const std::int32_t size : microbatch_sizes) {
-    shapes.push_back({.batch = size,
-                      .sequence = model.sequence,
-                      .heads = model.heads,
-                      .width = model.width});
+    shapes.push_back(
+        {.batch = size, .sequence = model.sequence, .heads = model.heads, .width = model.width});
   }
   return shapes;
 }

@@ -95,18 +95,20 @@ TYPED_TEST_P(CudaKernels, StartsAnywhere) {
   this->run([&](auto& machine, Outputs& outputs) {
     auto x = machine.put(x0), aligned = machine.put(std::vector<A>(x0.begin() + 1, x0.end()));
     auto gain = machine.put(gain0);
-    auto mean = machine.template poisoned<float>(20), deviation = machine.template poisoned<float>(20);
+    auto mean = machine.template poisoned<float>(20),
+         deviation = machine.template poisoned<float>(20);
     auto y = machine.template poisoned<A>(size + 1), z = machine.template poisoned<A>(size);
-    auto rows = machine.put(std::vector<float>(48)), same_rows = machine.put(std::vector<float>(48));
+    auto rows = machine.put(std::vector<float>(48)),
+         same_rows = machine.put(std::vector<float>(48));
     const auto kernels = kernels_of<A>(machine);
     kernels.add(x.in().subspan(1), x.in().subspan(1), y.out().subspan(1));
     kernels.add(aligned.in(), aligned.in(), z.out());
     const std::vector<A> sums = machine.get(y);
     EXPECT_EQ(std::vector<A>(sums.begin() + 1, sums.end()), machine.get(z));
-    kernels.layer_norm(shape, {x.in().subspan(1), gain.in(), gain.in(), mean.out(),
-                               deviation.out(), y.out().subspan(1)});
-    kernels.layer_norm(shape, {aligned.in(), gain.in(), gain.in(), mean.out(), deviation.out(),
-                               z.out()});
+    kernels.layer_norm(shape, {x.in().subspan(1), gain.in(), gain.in(), mean.out(), deviation.out(),
+                               y.out().subspan(1)});
+    kernels.layer_norm(shape,
+                       {aligned.in(), gain.in(), gain.in(), mean.out(), deviation.out(), z.out()});
     const std::vector<A> normed = machine.get(y);
     EXPECT_EQ(std::vector<A>(normed.begin() + 1, normed.end()), machine.get(z));
     accumulate_rows(machine.grid(), shape, x.in().subspan(1), rows.out());
@@ -567,17 +569,16 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
       auto first = machine.put(first0), second = machine.put(second0);
       auto made = machine.template poisoned<float>(count);
       auto rounded_made = machine.template poisoned<Bf16>(count);
-      kernels_of<Bf16>(machine).step(
-          kind,
-          {.weights = weights.in(),
-           .gradient = gradient.in(),
-           .first = first.out().first(states > 0 ? size : 0),
-           .second = second.out().first(states > 1 ? size : 0),
-           .weights_out = made.out().first(makes_weights ? size : 0),
-           .keeps_state = keeps_state,
-           .rounded = rounded_made.out().first(makes_weights ? size : 0),
-           .decayed = decayed},
-          kStepNumbers);
+      kernels_of<Bf16>(machine).step(kind,
+                                     {.weights = weights.in(),
+                                      .gradient = gradient.in(),
+                                      .first = first.out().first(states > 0 ? size : 0),
+                                      .second = second.out().first(states > 1 ? size : 0),
+                                      .weights_out = made.out().first(makes_weights ? size : 0),
+                                      .keeps_state = keeps_state,
+                                      .rounded = rounded_made.out().first(makes_weights ? size : 0),
+                                      .decayed = decayed},
+                                     kStepNumbers);
       if (makes_weights) {
         this->expect_near(machine.get(made), made0);
         EXPECT_EQ(machine.get(rounded_made), rounded<Bf16>(machine.get(made)));
@@ -645,8 +646,8 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsHeedTheDecisionWhenTheyRun,
-                            Elementwise, StartsAnywhere, GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm,
-                            LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
+                            Elementwise, StartsAnywhere, GeluFarFromZero, CopiesRoundToTheNearest,
+                            LayerNorm, LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
                             AttentionSurvivesHugeScores, Embedding,
                             TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
