@@ -61,8 +61,8 @@ Calibration read_typical(const JsonReader& reader) {
 DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& before) {
   DeviceSpec device;
   if (!reader.object({"name", "fp32_flops_per_s", "tf32_flops_per_s", "fp16_flops_per_s",
-                      "bf16_flops_per_s", "memory_bytes", "memory_bytes_per_s", "multiprocessors",
-                      "typical", "source"})) {
+                      "bf16_flops_per_s", "fp8_flops_per_s", "memory_bytes", "memory_bytes_per_s",
+                      "multiprocessors", "typical", "source"})) {
     return device;
   }
   device.name = new_name(reader["name"], before);
@@ -172,7 +172,7 @@ class GroupReader {
   /// Among `own`, else among the catalogue's, of which `add` puts one into the spec.
   template <class Row>
   std::optional<std::size_t> look_up(const JsonReader& reader, std::string_view what,
-                                     const std::vector<Row>& own, std::vector<Row> Catalog::*known,
+                                     const std::vector<Row>& own, std::vector<Row> Catalog::* known,
                                      std::size_t (*add)(ClusterSpec&, const Row&)) {
     const std::string name = reader.string();
     if (const auto found = find_name(own, name)) return found;

@@ -19,8 +19,12 @@ namespace tandem {
 
 std::string_view name(NumberFormat format) {
   static constexpr std::array<std::string_view, kNumberFormats> kNames{"fp32", "tf32", "fp16",
-                                                                       "bf16"};
+                                                                       "bf16", "fp8"};
   return kNames[static_cast<std::size_t>(format)];
+}
+
+NumberFormat storage_format(NumberFormat format) {
+  return format == NumberFormat::fp8 ? NumberFormat::bf16 : format;
 }
 
 Bytes bytes_of(NumberFormat format) {

@@ -23,10 +23,13 @@ namespace tandem {
 enum class LinkId : std::uint32_t {};
 
 /// In which a device multiplies; each has a peak of its own.
-enum class NumberFormat : std::uint8_t { fp32, tf32, fp16, bf16 };
-inline constexpr std::size_t kNumberFormats = 4;
-/// "fp32", "tf32", "fp16", "bf16".
+enum class NumberFormat : std::uint8_t { fp32, tf32, fp16, bf16, fp8 };
+inline constexpr std::size_t kNumberFormats = 5;
+/// "fp32", "tf32", "fp16", "bf16", "fp8".
 std::string_view name(NumberFormat format);
+/// In which numbers are stored, and in which is computed what is not a layer's product with its
+/// weights: bf16 for fp8, else itself.
+NumberFormat storage_format(NumberFormat format);
 /// Bytes of a number as it is stored.
 Bytes bytes_of(NumberFormat format);
 

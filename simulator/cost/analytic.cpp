@@ -26,7 +26,9 @@ class Kernels {
  public:
   Kernels(const DeviceSpec& device, NumberFormat format, const Calibration& constants)
       : element_(static_cast<double>(bytes_of(format))),
-        flops_per_s_(device.flops(format) * constants.product_fraction),
+        casts_(storage_format(format) != format),
+        flops_per_s_(device.flops(storage_format(format)) * constants.product_fraction),
+        product_flops_per_s_(device.flops(format) * constants.product_fraction),
         bytes_per_s_(device.memory_bytes_per_s * constants.memory_fraction),
         product_s_(constants.product_s),
         launch_s_(constants.launch_s),
@@ -34,8 +36,10 @@ class Kernels {
 
   double element() const { return element_; }
 
-  void run(double OpSums::*op, double flops, double bytes) {
-    double one = std::max(flops / flops_per_s_, bytes / bytes_per_s_);
+  void run(double OpSums::* op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
+
+  void run(double OpSums::* op, double flops, double bytes, double flops_per_s) {
+    double one = std::max(flops / flops_per_s, bytes / bytes_per_s_);
     if (flops > 0) one += product_s_;
     seconds.*op += one;
     launches.*op += 1;
@@ -47,11 +51,17 @@ class Kernels {
   /// y = xW, of (rows × in) and (in × out), with both gradients; that of W is added to a sum. Of
   /// several W's, each row meets one.
   void product(double rows, double in, double out, double matrices = 1) {
-    const double flops = 2 * rows * in * out, weights = matrices * in * out;
-    const double moved = element_ * (rows * in + weights + rows * out);
-    run(&OpSums::forward, flops * waste(rows, out, in, matrices), moved);
-    run(&OpSums::backward_input, flops * waste(rows, in, out, matrices), moved);
-    run(&OpSums::backward_weight, flops * waste(in, out, rows, 1), moved + element_ * weights);
+    multiply(rows, in, out, matrices, flops_per_s_, element_);
+  }
+  /// The same of a layer's weights, in fp8 where that is asked for: both x and the gradient of y
+  /// are cast first, and transposed for the products that read them so.
+  void layer_product(double rows, double in, double out, double matrices = 1) {
+    if (casts_) {
+      const double cast = element_ + 2 * kFp8Bytes;
+      run(&OpSums::forward, 0, cast * rows * in);
+      run(&OpSums::backward_input, 0, cast * rows * out);
+    }
+    multiply(rows, in, out, matrices, product_flops_per_s_, casts_ ? kFp8Bytes : element_);
   }
 
   /// What only moves bytes.
@@ -72,11 +82,25 @@ class Kernels {
   double all_s = 0, short_s = 0;  // of kernels, and of those shorter than a launch
 
  private:
+  /// `read`: bytes of a number that is multiplied.
+  void multiply(double rows, double in, double out, double matrices, double flops_per_s,
+                double read) {
+    const double flops = 2 * rows * in * out, weights = matrices * in * out;
+    run(&OpSums::forward, flops * waste(rows, out, in, matrices),
+        read * (rows * in + weights) + element_ * rows * out, flops_per_s);
+    run(&OpSums::backward_input, flops * waste(rows, in, out, matrices),
+        read * (rows * out + weights) + element_ * rows * in, flops_per_s);
+    run(&OpSums::backward_weight, flops * waste(in, out, rows, 1),
+        read * (rows * in + rows * out) + 2 * element_ * weights, flops_per_s);
+  }
+
   double waste(double rows, double columns, double depth, double matrices) const {
     return tile_waste({rows / matrices, columns, depth}, matrices, multiprocessors_);
   }
 
-  double element_, flops_per_s_, bytes_per_s_, product_s_, launch_s_;
+  double element_;
+  bool casts_;
+  double flops_per_s_, product_flops_per_s_, bytes_per_s_, product_s_, launch_s_;
   std::int32_t multiprocessors_;
 };
 
@@ -95,10 +119,10 @@ void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKe
   }
   const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
-  const auto dropout = [&](double OpSums::*op) {
+  const auto dropout = [&](double OpSums::* op) {
     if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
   };
-  const auto forward = [&](double OpSums::*op) {
+  const auto forward = [&](double OpSums::* op) {
     for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
     kernels.run(op, 0, softmax);
     dropout(op);
@@ -119,12 +143,12 @@ void attention(Kernels& kernels, const TransformerShare& shape, AttentionKernel 
   const double elements = shape.split_tokens * shape.width;
   const double turned = shape.tokens * (shape.queries + shape.keys);
   kernels.norm(elements);
-  kernels.product(shape.tokens, shape.width, shape.queries + 2 * shape.keys);
+  kernels.layer_product(shape.tokens, shape.width, shape.queries + 2 * shape.keys);
   if (shape.built.head_norm) kernels.norm(turned);
   if (shape.built.positions == 0)  // turned in place
     kernels.pass(2 * kernels.element() * turned, 2 * kernels.element() * turned);
   attention_core(kernels, shape, kernel, recompute, unfused_launches);
-  kernels.product(shape.tokens, shape.queries, shape.width);
+  kernels.layer_product(shape.tokens, shape.queries, shape.width);
   if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
 }
@@ -142,9 +166,9 @@ void mlp(Kernels& kernels, const TransformerShare& shape) {
     kernels.pass(2 * scores, 3 * scores);
     kernels.pass(spread, spread);
   }
-  kernels.product(shape.mlp_rows, shape.width, shape.inner, shape.mlps);
+  kernels.layer_product(shape.mlp_rows, shape.width, shape.inner, shape.mlps);
   kernels.pass(read + written, 2 * read + written);
-  kernels.product(shape.mlp_rows, shape.mlp, shape.width, shape.mlps);
+  kernels.layer_product(shape.mlp_rows, shape.mlp, shape.width, shape.mlps);
   if (shape.built.experts > 0) kernels.pass(spread, spread);
   if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
@@ -205,7 +229,8 @@ Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t micro
   // weights, the master copy. 32-bit weights are read themselves.
   const bool narrow = element < kStateBytes;
   const double states = optimizer_states(optimizer) + (narrow ? 1 : 0);
-  const double moved = 2.0 * kStateBytes * states + (narrow ? 3 : 4) * element;
+  double moved = 2.0 * kStateBytes * states + (narrow ? 3 : 4) * element;
+  if (has_fp8_weights(kind, assumptions.format)) moved += element + 2 * kFp8Bytes;  // made anew
   kernels.run(&OpSums::update, 0, moved * parameters_of_share(model, kind, assumptions.tensor));
   return kernels;
 }
@@ -235,7 +260,7 @@ OpWork tensor_sum_work(Duration time, std::int32_t tensor, const Calibration& co
 
 /// Of one layer; `sum` is over those that share it.
 StageTimes layer_times(const Kernels& kernels, LayerKind kind, const OpWork& sum, double launch_s) {
-  const auto work = [&](double OpSums::*op) {
+  const auto work = [&](double OpSums::* op) {
     return OpWork{kernels.seconds.*op, kernels.launches.*op * launch_s};
   };
   // The layers that are shared are summed once each way: an embedding forward, a head backward.
@@ -271,9 +296,10 @@ LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
                            Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
                            const AnalyticAssumptions& assumptions, Duration tensor_sum) {
   check_tensor(model, assumptions);
-  if (device.flops(assumptions.format) == 0.0) {
+  for (const NumberFormat format : {assumptions.format, storage_format(assumptions.format)}) {
+    if (device.flops(format) > 0.0) continue;
     throw InputError(fmt::format("{} has no peak for {}: give a --dtype that it has", device.name,
-                                 name(assumptions.format)));
+                                 name(format)));
   }
   const Calibration constants = constants_of(assumptions, device);
   const auto times_of = [&](LayerKind kind) {

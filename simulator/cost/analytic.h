@@ -20,7 +20,9 @@
 namespace tandem {
 
 struct AnalyticAssumptions {
-  NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
+  /// Of weights, gradients and activations; fp8: of attention's and mlp's products with weights
+  /// alone, the rest bf16, as Transformer Engine does it.
+  NumberFormat format = NumberFormat::fp16;
   AttentionKernel attention = AttentionKernel::plain;
   std::int32_t tensor = 1;  // devices that share each layer: Megatron's split
   /// They share what else a layer does, too, a part of the sequence each: norms, dropout, sums with
@@ -61,9 +63,11 @@ double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
 
 /// Bytes of a stage of layers on each of the devices that share it. With 16-bit numbers weights and
 /// gradients take 2 bytes a parameter, and the optimizer keeps a master copy of 4 beside its states
-/// of 4 (ZeRO, arXiv 1910.02054). Activations as in arXiv 2205.05198, table 2, masks of dropout
-/// included. Throws InputError where a layer, or a slot, takes 2^42 bytes or more.
-/// Of the optimizer a device has one of `shards` parts.
+/// of 4 (ZeRO, arXiv 1910.02054). In fp8 numbers are stored as bf16, and beside them attention and
+/// mlp have their weights in fp8, itself and transposed, and keep in fp8 what only products read.
+/// Activations as in arXiv 2205.05198, table 2, masks of dropout included. Throws InputError where
+/// a layer, or a slot, takes 2^42 bytes or more. Of the optimizer a device has one of `shards`
+/// parts.
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                                 std::int32_t microbatch_size, OptimizerKind optimizer,
                                 Recompute recompute, const AnalyticAssumptions& assumptions,

@@ -29,28 +29,34 @@ double product_elements(LayerKind kind, const TransformerShare& shape) {
   return kind == LayerKind::head ? elements + shape.tokens * shape.vocabulary : 0;
 }
 
-/// Bytes of one microbatch in a layer; its input is the boundary's.
-LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
-                       OptimizerKind optimizer, Recompute recompute,
-                       const AnalyticAssumptions& assumptions) {
-  const Bytes element = bytes_of(assumptions.format);
-  const double parameters = parameters_of_share(model, kind, assumptions.tensor);
-  const auto wide = static_cast<double>(element);
-  const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
+/// Bytes of one microbatch in a layer, whose input is the boundary's.
+struct ActivationBytes {
+  double stash = 0, kept = 0, scratch = 0;
+};
+
+ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
+                                 const TransformerShare& shape, Recompute recompute,
+                                 const AnalyticAssumptions& assumptions) {
+  const auto wide = static_cast<double>(bytes_of(assumptions.format));
+  // What a product reads that nothing else does is kept as it reads it.
+  const bool in_fp8 = has_fp8_weights(kind, assumptions.format);
+  const double read = in_fp8 ? kFp8Bytes : wide;
   const double elements = shape.split_tokens * shape.width;
   // Products read all of a sequence that is split: it is gathered again in the backward.
   const double gathered = shape.split_tokens < shape.tokens ? wide * shape.tokens * shape.width : 0;
   const double mask = mask_bytes(shape.built.dropout);
   const bool stores_scores =
       assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
-  double stash = 0, kept = 0, scratch = 0;
+  ActivationBytes made;
+  auto& [stash, kept, scratch] = made;
   switch (kind) {
     case LayerKind::embedding:
       stash = mask * elements + (shape.built.norm_first ? 0 : wide * elements);
       break;
     case LayerKind::attention:
       // Output of the norm, q, k, v, weighted values; mask of the output.
-      stash = (wide + mask) * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
+      stash = (read + mask) * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
+      if (in_fp8) stash += read * shape.tokens * shape.queries;  // the core's backward reads them
       if (shape.built.head_norm) stash += wide * shape.tokens * (shape.queries + shape.keys);
       if (shape.built.output_norm) stash += wide * elements;
       if (stores_scores) stash += (2 * wide + mask) * shape.scores;
@@ -61,7 +67,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       break;
     case LayerKind::mlp:
       // Output of the norm, input and output of the activation; mask of the output.
-      stash = (wide + mask) * elements + wide * shape.mlp_rows * (shape.inner + shape.mlp);
+      stash = (read + mask) * elements + shape.mlp_rows * (wide * shape.inner + read * shape.mlp);
       if (shape.built.output_norm) stash += wide * elements;
       // That of the activation's input is kept in its place.
       kept = wide * elements;
@@ -84,7 +90,21 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
     case LayerKind::squared_error:
       check_transformer(model);
   }
-  const double all = stash + kept + scratch + parameters * (2 * wide + kStateBytes * states);
+  return made;
+}
+
+LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
+                       OptimizerKind optimizer, Recompute recompute,
+                       const AnalyticAssumptions& assumptions) {
+  const Bytes element = bytes_of(assumptions.format);
+  const double parameters = parameters_of_share(model, kind, assumptions.tensor);
+  const auto wide = static_cast<double>(element);
+  const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
+  const auto [stash, kept, scratch] = activation_bytes(model, kind, shape, recompute, assumptions);
+  const bool in_fp8 = has_fp8_weights(kind, assumptions.format);
+  const double read = in_fp8 ? kFp8Bytes : wide;
+  const double weights = wide + (in_fp8 ? 2 * kFp8Bytes : 0);
+  const double all = stash + kept + scratch + parameters * (weights + wide + kStateBytes * states);
   if (!(all < kMostBytes)) {
     throw InputError(
         fmt::format("layer {} of model {} would take {:.3g} bytes: expected at most "
@@ -92,13 +112,13 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
                     name(kind), model.name, all));
   }
   const auto bytes = [](double value) { return static_cast<Bytes>(value); };
-  return {.weights = bytes(wide * parameters),
+  return {.weights = bytes(weights * parameters),
           .gradients = bytes(wide * parameters),
           .optimizer = bytes(kStateBytes * states * parameters),
           .stash = bytes(stash),
           .kept = bytes(kept),
           .scratch = bytes(scratch),
-          .products = bytes(wide * product_elements(kind, shape))};
+          .products = bytes(read * product_elements(kind, shape))};
 }
 
 }  // namespace

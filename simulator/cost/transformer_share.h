@@ -12,6 +12,14 @@ inline constexpr Bytes kMaskBytes = 1;   // of dropout, for an element
 inline constexpr Bytes kLossBytes = 4;   // logits enter the loss in fp32
 inline constexpr Bytes kStateBytes = 4;  // of the optimizer, in fp32
 
+inline constexpr Bytes kFp8Bytes = 1;  // of what a product in fp8 reads
+
+/// Whether a layer's weights are there in fp8, too: once as they are and once transposed, for the
+/// products forward and backward (Transformer Engine on Hopper).
+inline bool has_fp8_weights(LayerKind kind, NumberFormat format) {
+  return format == NumberFormat::fp8 && (kind == LayerKind::attention || kind == LayerKind::mlp);
+}
+
 inline double mask_bytes(bool dropout) { return dropout ? static_cast<double>(kMaskBytes) : 0.0; }
 
 /// Throws InputError.

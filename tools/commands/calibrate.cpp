@@ -243,7 +243,7 @@ Options options_of_calibrate() {
   options
       .input("cluster", "NAME",
              "where the iterations ran: nodes of the catalogue, such as DGX-A100, or a file")
-      .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
+      .value("dtype", "KIND", "bf16|fp16|tf32|fp32|fp8 (default: the first that all devices have)")
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
       .value("recompute", "KIND",
              fmt::format("{}: of rows that don't say (default none)", kRecomputeNames))

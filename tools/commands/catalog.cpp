@@ -44,10 +44,11 @@ std::string print_rate(double bytes_per_s) { return fmt::format("{:.4g} GB/s", b
 
 void print_row(const DeviceSpec& device) {
   fmt::print(
-      "{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n", device.name,
+      "{:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n", device.name,
       print_flops(device.flops(NumberFormat::fp32)), print_flops(device.flops(NumberFormat::tf32)),
       print_flops(device.flops(NumberFormat::fp16)), print_flops(device.flops(NumberFormat::bf16)),
-      print_bytes(device.memory_bytes), print_rate(device.memory_bytes_per_s));
+      print_flops(device.flops(NumberFormat::fp8)), print_bytes(device.memory_bytes),
+      print_rate(device.memory_bytes_per_s));
 }
 
 /// Its devices, and how fast those of two nodes reach one another.
@@ -81,8 +82,9 @@ int list_catalog(bool json) {
                   {"models", array_of(catalog().models, each)}});
     return 0;
   }
-  fmt::print("Devices: dense peaks in TFLOP/s.\n\n{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n",
-             "device", "fp32", "tf32", "fp16", "bf16", "memory", "its rate");
+  fmt::print(
+      "Devices: dense peaks in TFLOP/s.\n\n{:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n",
+      "device", "fp32", "tf32", "fp16", "bf16", "fp8", "memory", "its rate");
   for (const DeviceSpec& device : catalog().devices) print_row(device);
   fmt::print(
       "\nNodes: one way between two devices, inside at best and at worst, and to another node. "

@@ -37,7 +37,8 @@ constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevi
 constexpr std::int64_t kMostBatchSamples = 1'000'000'000, kMostTokens = 1'048'576;
 
 constexpr std::initializer_list<NumberFormat> kPreferredFormats{
-    NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32, NumberFormat::tf32};
+    NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32, NumberFormat::tf32,
+    NumberFormat::fp8};
 
 /// "0-12,12-26".
 std::vector<LayerRange> stages_named(const OptionValue& value) {
@@ -214,8 +215,8 @@ NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
 }
 
 AttentionKernel attention_of(const GivenOptions& given, NumberFormat format) {
-  return given.attention.value_or(format == NumberFormat::bf16 ? AttentionKernel::flash
-                                                               : AttentionKernel::plain);
+  const bool is_bf16 = storage_format(format) == NumberFormat::bf16;
+  return given.attention.value_or(is_bf16 ? AttentionKernel::flash : AttentionKernel::plain);
 }
 
 std::string long_sequence_note(const ModelSpec& model, const std::string& file) {
@@ -253,11 +254,13 @@ std::span<const ScenarioOption> cluster_rows() {
                       &Given::global_batch, kMostBatchSamples),
        integer_option("sequence", "T", "on a cluster: tokens of a sample, instead of the model's",
                       &Given::sequence, kMostTokens),
-       {"dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)",
+       {"dtype", "KIND",
+        "bf16|fp16|tf32|fp32|fp8 (default: the first that all devices have); fp8: products of "
+        "attention and mlp, the rest bf16",
         [](Value value) {
           return setting(&Given::format, one_of(value, kPreferredFormats, "auto"));
         }},
-       {"attention", "KIND", "plain|flash (default: flash with bf16)",
+       {"attention", "KIND", "plain|flash (default: flash with bf16 and fp8)",
         [](Value value) {
           return setting(&Given::attention,
                          one_of(value, {AttentionKernel::plain, AttentionKernel::flash}, "auto"));

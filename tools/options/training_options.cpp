@@ -58,6 +58,8 @@ const BackendTraits& backend_of(const Options& options) {
 }
 
 Storage storage_of(const OptionValue& value) {
+  if (value.text() == "fp8")
+    value.reject("f32 or bf16", ": fp8 is priced on a cluster (--dtype fp8), not executed");
   return *one_of(value, {Storage::f32, Storage::bf16});
 }
 

@@ -82,7 +82,7 @@ TEST(CalibrationFile, EveryConstantIsAskedForAndBounded) {
 }
 
 TEST(CalibrationFile, UnknownKindsAreRefused) {
-  EXPECT_THAT(calibration_error(calibration_edited("\"bf16\"", "\"fp8\"")), HasSubstr("/dtype: "));
+  EXPECT_THAT(calibration_error(calibration_edited("\"bf16\"", "\"fp4\"")), HasSubstr("/dtype: "));
   EXPECT_THAT(calibration_error(calibration_edited("\"flash\"", "\"fast\"")),
               HasSubstr("/attention: "));
   EXPECT_THAT(calibration_error(calibration_edited("\"version\": 1", "\"version\": 2")),
