@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "core/base/random.h"
 #include "executor/cpu/kernels.h"
 #include "executor/layers/all.h"
 #include "tests/executor/numbers.h"
@@ -230,6 +232,18 @@ TEST(SelectiveRecomputation, MakesAgainWhatForwardLeftInScratch) {
   const std::int64_t dropped = bench.layer.scratch_size() - AnyLayer<K>(none, 2).scratch_size();
   EXPECT_GT(dropped, 0);
   EXPECT_TRUE(std::equal(left.end() - dropped, left.end(), bench.scratch.end() - dropped));
+}
+
+// By several threads, each element from its own place in the stream.
+TEST(InitialWeights, AreThoseOfTheirStreamHoweverLargeTheTensor) {
+  const Tensor tensor{
+      .name = "w", .shape = {1000, 1100}, .initial = Initial::normal, .deviation = 0.5, .key = "w"};
+  std::vector<float> values(static_cast<std::size_t>(tensor.size()));
+  initialise(tensor, 7, std::span<float>(values));
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    wrong += values[i] != static_cast<float>(0.5 * normal(7, key_of("w"), i));
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

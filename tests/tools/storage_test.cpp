@@ -66,6 +66,7 @@ TEST_F(StorageOption, IsRefusedWhereItMakesNoSense) {
     EXPECT_EQ(ran.code, 2) << line;
     EXPECT_THAT(ran.err, HasSubstr("--storage")) << line;
   }
+  EXPECT_THAT(tandem("train plan.json --storage fp8").err, HasSubstr("fp8 is priced"));
 }
 
 TEST_F(StorageOption, OfGpusAsksTheProcessorForNothing) {

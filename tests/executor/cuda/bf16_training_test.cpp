@@ -15,6 +15,7 @@
 #include "core/memory/storage.h"
 #include "executor/cpu/backend.h"
 #include "executor/cuda/kernels/kernel_set.h"
+#include "executor/profile/profile_passes.h"
 #include "executor/run/training_run.h"
 #include "executor/stage/stage.h"
 #include "tests/executor/cuda/cpu_context.h"
@@ -274,6 +275,24 @@ TEST(Bf16Training, StagesTakeWhatTheFormulasSayToTheByte) {
       }
     }
   }
+}
+
+// Their steps are watched as in training.
+TEST(Bf16Training, IsProfiledAsItTrains) {
+  const ModelSpec model = TrainingCase{}.model;
+  const Data data(model, 2, 1);
+  DeviceSetup device;
+  Wakeup wakeup;
+  Bf16Device backend(device, wakeup, {});
+  ModelPasses<Bf16Device> passes(backend, model, 2, OptimizerKind::adamw, data);
+  Tallies tallies;
+  for (const bool updates : {true, false}) passes.pass(updates, &tallies);
+  for (const LayerKind kind : layers_of(model)) {
+    for (const Measured what : {Measured::forward, Measured::backward_weight, Measured::update})
+      EXPECT_GT(tallies.at(kind)[static_cast<std::size_t>(what)].count, 0) << name(kind);
+  }
+  EXPECT_EQ(device.steps.front().count, std::ssize(layers_of(model)));
+  EXPECT_EQ(device.steps.front().wrong, 0);
 }
 
 }  // namespace

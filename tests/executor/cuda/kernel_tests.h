@@ -413,20 +413,21 @@ TYPED_TEST_P(CudaKernels, SquaredErrorAndSumOfSquares) {
     const RowShape shape{.rows = rows, .width = 1};
     double loss0 = 0.0;
     this->oracle.squared_error(shape, widen(y0), widen(expected0), 0.5, gradient0, &loss0);
-    // Of the first part, of nothing, and of the rest.
-    const std::vector<ElementRange> ranges{{0, rows / 3}, {rows / 3, rows / 3}, {rows / 3, rows}};
-    std::vector<double> squares0(3);
+    // Of the first part, of nothing, of the rest, and of more than a kernel is handed at a time.
+    std::vector<ElementRange> ranges{{0, rows / 3}, {rows / 3, rows / 3}, {rows / 3, rows}};
+    for (std::int64_t i = 0; i < 130; ++i) ranges.push_back({i % rows, i % rows + 1});
+    std::vector<double> squares0(ranges.size());
     this->oracle.sums_of_squares(widen(y0), ranges, 9.0, squares0);
     this->run([&](auto& machine, Outputs& outputs) {
       auto y = machine.put(y0);
       auto expected = machine.put(expected0);
       auto gradient = machine.template poisoned<A>(rows);
-      auto results = machine.template poisoned<double>(4);
+      auto results = machine.template poisoned<double>(std::ssize(ranges) + 1);
       kernels_of<A>(machine).squared_error(shape, y.in(), expected.in(), 0.5, gradient.out(),
                                            results.out().data());
       sums_of_squares(machine.grid(), y.in(), std::span(ranges), 9.0, results.out().subspan(1));
       EXPECT_NEAR(machine.get(results)[0], loss0, 1e-6 * loss0);
-      for (std::size_t i = 0; i < 3; ++i)
+      for (std::size_t i = 0; i < ranges.size(); ++i)
         EXPECT_NEAR(machine.get(results)[i + 1], squares0[i], 1e-12 * squares0[i]);
       this->expect_near(machine.get(gradient), gradient0);
       outputs.keep(machine.get(gradient));
