@@ -64,10 +64,12 @@ std::map<std::int64_t, Duration> completions_of(const TimelineRecords& records) 
   return completions;
 }
 
-void compare_steps(const TimelineRecords& simulated, const TimelineRecords& measured,
-                   Comparison& result) {
+/// Returns the moments from which on all counts.
+Compared compare_steps(const TimelineRecords& simulated, const TimelineRecords& measured,
+                       Comparison& result) {
   const auto left = completions_of(simulated), right = completions_of(measured);
-  Compared before{start_of(simulated), start_of(measured)}, warm;
+  const Compared start{start_of(simulated), start_of(measured)};
+  Compared before = start, warm = start;
   for (std::int64_t batch = 0; left.contains(batch) && right.contains(batch); ++batch) {
     const Compared now{left.at(batch), right.at(batch)};
     result.steps.push_back({now.simulated - before.simulated, now.measured - before.measured});
@@ -76,26 +78,28 @@ void compare_steps(const TimelineRecords& simulated, const TimelineRecords& meas
   }
   result.batches = std::ssize(result.steps);
   const std::int64_t rest = result.batches - result.warm_up_batches;
-  if (rest < 1) return;
-  if (result.warm_up_batches < 1) warm = {start_of(simulated), start_of(measured)};
+  if (rest < 1) return start;
+  result.left_out = result.warm_up_batches;
   result.step = {(before.simulated - warm.simulated) / rest,
                  (before.measured - warm.measured) / rest};
+  return warm;
 }
 
 void compare_devices(const TimelineRecords& simulated, const TimelineRecords& measured,
-                     Comparison& result) {
+                     const Compared& from, Comparison& result) {
   std::map<DeviceId, Compared> busy;
-  const auto add_side = [&busy](const TimelineRecords& records, Duration Compared::* side) {
+  const auto add_side = [&](const TimelineRecords& records, Duration Compared::* side) {
     for (const TimelineRecord& record : records) {
       Compared& sum = busy[record.device];
-      if (record.lane == LaneKind::compute) add(sum.*side, record.end - record.start);
+      if (record.lane != LaneKind::compute || record.end <= from.*side) continue;
+      add(sum.*side, record.end - std::max(record.start, from.*side));
     }
   };
   add_side(simulated, &Compared::simulated);
   add_side(measured, &Compared::measured);
   for (const auto& [device, sum] : busy) {
-    const Compared bubble{result.makespan.simulated - sum.simulated,
-                          result.makespan.measured - sum.measured};
+    const Compared bubble{result.counted.simulated - sum.simulated,
+                          result.counted.measured - sum.measured};
     result.devices.push_back({device, sum, bubble});
   }
 }
@@ -159,10 +163,14 @@ Comparison compare(const TimelineRecords& simulated, const TimelineRecords& meas
   Comparison result;
   result.makespan = {makespan_of(simulated), makespan_of(measured)};
   result.warm_up_batches = std::max<std::int64_t>(options.warm_up_batches, 0);
-  compare_steps(simulated, measured, result);
-  compare_devices(simulated, measured, result);
+  const Compared from = compare_steps(simulated, measured, result);
+  result.counted = {start_of(simulated) + result.makespan.simulated - from.simulated,
+                    start_of(measured) + result.makespan.measured - from.measured};
+  compare_devices(simulated, measured, from, result);
   std::vector<OpComparison> pairs = match(simulated, measured, result);
   result.matched = std::ssize(pairs);
+  std::erase_if(pairs,
+                [&](const OpComparison& pair) { return pair.simulated.batch < result.left_out; });
   compare_kinds(pairs, result);
   std::ranges::sort(pairs, [](const OpComparison& a, const OpComparison& b) {
     return std::tuple(error_of(b), key_of(a.simulated), a.simulated.start) <
@@ -223,16 +231,18 @@ std::string describe(const TimelineRecord& record) {
   return text;
 }
 
+/// ", without the first batch".
+std::string left_out(const Comparison& comparison) {
+  if (comparison.left_out == 0) return "";
+  if (comparison.left_out == 1) return ", without the first batch";
+  return fmt::format(", without the first {} batches", comparison.left_out);
+}
+
 std::string whole_table(const Comparison& comparison) {
   std::vector<Cells> rows{{"", "simulated", "measured", "error"}};
   rows.push_back(row_of("makespan", comparison.makespan));
   if (comparison.step) {
-    const std::string title = comparison.warm_up_batches == 0 ? std::string("time per step")
-                              : comparison.warm_up_batches == 1
-                                  ? std::string("time per step, without the first batch")
-                                  : fmt::format("time per step, without the first {} batches",
-                                                comparison.warm_up_batches);
-    rows.push_back(row_of(title, *comparison.step));
+    rows.push_back(row_of("time per step" + left_out(comparison), *comparison.step));
   }
   return table(rows);
 }
@@ -247,8 +257,8 @@ std::string device_table(const Comparison& comparison) {
   };
   for (const DeviceComparison& row : comparison.devices) {
     Cells cells = row_of(std::to_string(index(row.device)), row.busy);
-    cells.push_back(share(row.bubble.simulated, comparison.makespan.simulated));
-    cells.push_back(share(row.bubble.measured, comparison.makespan.measured));
+    cells.push_back(share(row.bubble.simulated, comparison.counted.simulated));
+    cells.push_back(share(row.bubble.measured, comparison.counted.measured));
     rows.push_back(std::move(cells));
   }
   return table(rows);
@@ -291,6 +301,8 @@ std::string print_comparison(const Comparison& comparison) {
   std::string text = whole_table(comparison);
   text += fmt::format("{} on both sides, {}\n", counted(comparison.matched, "op"),
                       counted(comparison.batches, "batch"));
+  if (const std::string less = left_out(comparison); !less.empty())
+    text += "devices and ops" + less + ":\n";
   if (!comparison.devices.empty()) text += "\n" + device_table(comparison);
   if (!comparison.kinds.empty()) text += "\n" + kind_table(comparison);
   if (!comparison.worst.empty()) text += "\n" + worst_table(comparison);

@@ -25,10 +25,10 @@ struct Compared {
 struct DeviceComparison {
   DeviceId device{};
   Compared busy{};    // its compute lane occupied
-  Compared bubble{};  // makespan − busy
+  Compared bubble{};  // Comparison::counted − busy
 };
 
-/// Over the ops of one kind that both sides have.
+/// Over the ops of one kind that both sides have, but for warm-up.
 struct KindComparison {
   OpKind kind{};
   std::int64_t count = 0;
@@ -45,14 +45,18 @@ struct OpComparison {
 };
 
 struct CompareOptions {
-  std::int64_t warm_up_batches = 1;  // left out of the step time
-  std::size_t worst = 10;            // ops listed
+  /// Left out of all but the makespan and the list of ops that one side lacks; nothing is left out
+  /// where nothing would remain.
+  std::int64_t warm_up_batches = 1;
+  std::size_t worst = 10;  // ops listed
 };
 
 struct Comparison {
   Compared makespan;
   std::int64_t warm_up_batches = 1;
   std::int64_t batches = 0;      // that both sides completed
+  std::int64_t left_out = 0;     // of them, from the first on
+  Compared counted;              // from the completion of the last of those to the end
   std::optional<Compared> step;  // none where fewer than two batches remain to take a difference of
   std::vector<Compared>
       steps;  // one a batch, warm-up included: since the completion of the one before

@@ -85,6 +85,36 @@ TEST(Compare, TakesTheStepTimeFromUpdateToUpdateWithoutTheFirst) {
   EXPECT_FALSE(compare(simulated, measured, {.warm_up_batches = 5}).step.has_value());
 }
 
+TEST(Compare, LeavesTheWarmUpOutOfDevicesAndKinds) {
+  // The measured first batch takes twice as long, the others what was predicted.
+  TimelineRecords simulated, measured;
+  const auto add = [](TimelineRecords& records, int batch, Duration start, Duration forward) {
+    records.push_back(record(OpKind::forward, batch, start, start + forward, batch));
+    records.push_back(record(OpKind::update, batch, start + 8ms, start + 10ms, batch));
+  };
+  for (int batch = 0; batch < 3; ++batch) {
+    add(simulated, batch, 10ms * batch, 5ms);
+    add(measured, batch, 10ms * batch, batch == 0 ? 8ms : 5ms);
+  }
+  const Comparison warm = compare(simulated, measured);
+  EXPECT_EQ(warm.matched, 6);
+  EXPECT_EQ(warm.counted, (Compared{20ms, 20ms}));
+  EXPECT_EQ(warm.devices[0].busy, (Compared{14ms, 14ms}));
+  EXPECT_EQ(warm.devices[0].bubble, (Compared{6ms, 6ms}));
+  EXPECT_EQ(warm.kinds[0].count, 2);
+  EXPECT_EQ(warm.kinds[0].mean, (Compared{5ms, 5ms}));
+  EXPECT_TRUE(warm.worst.empty());
+  EXPECT_THAT(print_comparison(warm), HasSubstr("devices and ops, without the first batch"));
+  // Where nothing would remain, all counts.
+  for (const std::int64_t all : {0, 3}) {
+    const Comparison cold = compare(simulated, measured, {.warm_up_batches = all});
+    EXPECT_EQ(cold.devices[0].busy, (Compared{21ms, 24ms}));
+    EXPECT_EQ(cold.devices[0].bubble, (Compared{9ms, 6ms}));
+    EXPECT_EQ(cold.kinds[0].mean, (Compared{5ms, 6ms}));
+    EXPECT_EQ(cold.worst.size(), 1u);
+  }
+}
+
 TEST(Compare, ReportsOpsThatOneSideLacks) {
   const Program program = tiny_1f1b(2, 2);
   const TimelineRecords all = records_of(program, tiny_timeline(program, 2, kComparedCosts));

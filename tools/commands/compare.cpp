@@ -101,7 +101,7 @@ Options options_of_compare() {
       "compare", "SIMULATED MEASURED [options]",
       "Compares a simulated timeline with a measured one: whole run, devices, op kinds, ops.");
   options.words("SIMULATED and MEASURED", 2, 2);
-  options.value("warm-up", "N", "batches left out of the step time (default 1)")
+  options.value("warm-up", "N", "batches left out of all but the makespan (default 1)")
       .value("worst", "N", "single ops listed (default 10)")
       .value("fail-over", "PERCENT", "exit 6 when the step time is off by more");
   return options;
