@@ -172,7 +172,7 @@ class GroupReader {
   /// Among `own`, else among the catalogue's, of which `add` puts one into the spec.
   template <class Row>
   std::optional<std::size_t> look_up(const JsonReader& reader, std::string_view what,
-                                     const std::vector<Row>& own, std::vector<Row> Catalog::* known,
+                                     const std::vector<Row>& own, std::vector<Row> Catalog::*known,
                                      std::size_t (*add)(ClusterSpec&, const Row&)) {
     const std::string name = reader.string();
     if (const auto found = find_name(own, name)) return found;

@@ -36,9 +36,9 @@ class Kernels {
 
   double element() const { return element_; }
 
-  void run(double OpSums::* op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
+  void run(double OpSums::*op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
 
-  void run(double OpSums::* op, double flops, double bytes, double flops_per_s) {
+  void run(double OpSums::*op, double flops, double bytes, double flops_per_s) {
     double one = std::max(flops / flops_per_s, bytes / bytes_per_s_);
     if (flops > 0) one += product_s_;
     seconds.*op += one;
@@ -119,10 +119,10 @@ void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKe
   }
   const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
-  const auto dropout = [&](double OpSums::* op) {
+  const auto dropout = [&](double OpSums::*op) {
     if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
   };
-  const auto forward = [&](double OpSums::* op) {
+  const auto forward = [&](double OpSums::*op) {
     for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
     kernels.run(op, 0, softmax);
     dropout(op);
@@ -260,7 +260,7 @@ OpWork tensor_sum_work(Duration time, std::int32_t tensor, const Calibration& co
 
 /// Of one layer; `sum` is over those that share it.
 StageTimes layer_times(const Kernels& kernels, LayerKind kind, const OpWork& sum, double launch_s) {
-  const auto work = [&](double OpSums::* op) {
+  const auto work = [&](double OpSums::*op) {
     return OpWork{kernels.seconds.*op, kernels.launches.*op * launch_s};
   };
   // The layers that are shared are summed once each way: an embedding forward, a head backward.

@@ -30,8 +30,8 @@ struct ChunkSums {
   Term term;
   float* partial;
 
-  std::int64_t groups() const { return divide_up(divide_up(shape.width, kPack), kLanes); }
-  std::int64_t chunks() const { return divide_up(shape.rows, kRowsOfChunk); }
+  constexpr std::int64_t groups() const { return divide_up(divide_up(shape.width, kPack), kLanes); }
+  constexpr std::int64_t chunks() const { return divide_up(shape.rows, kRowsOfChunk); }
   GridShape grid() const {
     return {.blocks = chunks() * groups(),
             .shared_bytes = shared_bytes<float>(kSums * kPack * kThreads)};
@@ -41,8 +41,7 @@ struct ChunkSums {
   TANDEM_DEVICE void operator()(Block& block) const {
     // [sum][number of the pack][thread]
     float* of_threads = block.template shared<float>(kSums * kPack * block.threads());
-    const std::int64_t packs = divide_up(divide_up(shape.width, kPack), kLanes);
-    const std::int64_t chunk = block.index() / packs, group = block.index() % packs;
+    const std::int64_t chunk = block.index() / groups(), group = block.index() % groups();
     const std::int64_t end = (chunk + 1) * kRowsOfChunk;
     const std::int64_t last = end < shape.rows ? end : shape.rows;
     block.each_thread([&](int thread) {
@@ -64,7 +63,7 @@ struct ChunkSums {
           of_threads + (sum * kPack + in_group % kPack) * block.threads() + in_group / kPack;
       float total = 0.0F;
       for (int turn = 0; turn < kTurns; ++turn) total += first[turn * kLanes];
-      partial[(sum * divide_up(shape.rows, kRowsOfChunk) + chunk) * shape.width + column] = total;
+      partial[(sum * chunks() + chunk) * shape.width + column] = total;
     });
   }
 };

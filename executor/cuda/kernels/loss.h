@@ -22,6 +22,17 @@ constexpr std::int64_t sum_workspace(std::int64_t elements) {
 }
 constexpr std::int64_t cross_entropy_workspace(RowShape shape) { return shape.rows; }
 
+/// *result = factor · Σ value(i) for i < count, by all threads of a block.
+template <class Block, class Value>
+TANDEM_DEVICE void leave_sum(Block& block, std::int64_t count, double factor, double* result,
+                             const Value& value) {
+  double* scratch = block.template shared<double>(block.threads());
+  const double sum = sum_all(block, scratch, count, value);
+  block.each_thread([&](int thread) {
+    if (thread == 0) *result = factor * sum;
+  });
+}
+
 /// *result = factor · Σ parts, by one block.
 struct SumParts {
   std::int64_t count;
@@ -31,11 +42,7 @@ struct SumParts {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    double* scratch = block.template shared<double>(block.threads());
-    const double sum = sum_all(block, scratch, count, [&](std::int64_t i) { return parts[i]; });
-    block.each_thread([&](int thread) {
-      if (thread == 0) *result = factor * sum;
-    });
+    leave_sum(block, count, factor, result, [&](std::int64_t i) { return parts[i]; });
   }
 };
 
@@ -48,20 +55,15 @@ struct PartSum {
   std::int64_t count;
   bool whole;
   Term term;
-  double factor;
   double* parts;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    double* scratch = block.template shared<double>(block.threads());
     const std::int64_t first = block.index() * kElementsOfPart;
     const std::int64_t rest = count - first < kElementsOfPart ? count - first : kElementsOfPart;
     constexpr int kPack = Term::kPack;
-    const double sum = sum_all(block, scratch, divide_up(rest, kPack), [&](std::int64_t i) {
+    leave_sum(block, divide_up(rest, kPack), 1.0, parts + block.index(), [&](std::int64_t i) {
       return term(PackPlace<kPack>{first + i * kPack, rest - i * kPack, whole});
-    });
-    block.each_thread([&](int thread) {
-      if (thread == 0) parts[block.index()] = factor * sum;
     });
   }
 };
@@ -72,14 +74,12 @@ template <class Grid, class Term>
 void sum_terms(Grid& grid, std::int64_t count, const Term& term, bool whole, double factor,
                double* result) {
   const std::int64_t parts = sum_workspace(count);
-  const bool is_one = parts == 1 && result != nullptr;
-  double* partial = is_one ? result : grid.template workspace<double>(parts);
+  double* partial = grid.template workspace<double>(parts);
   grid.run({.blocks = parts, .shared_bytes = kOneBlock.shared_bytes},
-           PartSum<Term>{count, whole, term, is_one ? factor : 1.0, partial});
-  if (result != nullptr && !is_one) grid.run(kOneBlock, SumParts{parts, factor, partial, result});
+           PartSum<Term>{count, whole, term, partial});
+  if (result != nullptr) grid.run(kOneBlock, SumParts{parts, factor, partial, result});
 }
 
-/// ½(y − expected)², which leaves its gradient.
 template <class A>
 struct SquaredErrorTerm {
   static constexpr int kPack = kPackOf<float>;

@@ -50,7 +50,6 @@ struct SquaresOfPart {
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
     constexpr int kPack = kPackOf<A>;
-    double* scratch = block.template shared<double>(block.threads());
     const int index = table.range_of(block.index());
     const ElementRange range = table.ranges.ranges[index];
     const std::int64_t first =
@@ -58,16 +57,13 @@ struct SquaresOfPart {
     const std::int64_t rest = range.last - first;
     const std::int64_t count = rest < kElementsOfPart ? rest : kElementsOfPart;
     const bool whole = reinterpret_cast<std::uintptr_t>(x + first) % kPackBytes == 0;
-    const double sum = sum_all(block, scratch, divide_up(count, kPack), [&](std::int64_t i) {
+    leave_sum(block, divide_up(count, kPack), 1.0, parts + block.index(), [&](std::int64_t i) {
       const Pack<kPack> pack =
           PackPlace<kPack>{first + i * kPack, count - i * kPack, whole}.load(x);
       double squares = 0.0;
       for (const float each : pack.values)
         squares += static_cast<double>(each) * static_cast<double>(each);
       return squares;
-    });
-    block.each_thread([&](int thread) {
-      if (thread == 0) parts[block.index()] = sum;
     });
   }
 };
@@ -81,13 +77,9 @@ struct AddParts {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    double* scratch = block.template shared<double>(block.threads());
     const std::int64_t first = table.first_part[block.index()];
-    const double sum = sum_all(block, scratch, table.first_part[block.index() + 1] - first,
-                               [&](std::int64_t i) { return parts[first + i]; });
-    block.each_thread([&](int thread) {
-      if (thread == 0) sums[block.index()] = factor * sum;
-    });
+    leave_sum(block, table.first_part[block.index() + 1] - first, factor, sums + block.index(),
+              [&](std::int64_t i) { return parts[first + i]; });
   }
 };
 

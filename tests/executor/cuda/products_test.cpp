@@ -321,16 +321,21 @@ TEST(Products, DoNotAskForGeluOfOddRows) {
   EXPECT_FALSE((are_fused_and_right<float, float>(products, {6, 5, 7})));
 }
 
+/// Whether all of a product is left to the caller.
+bool leaves_all(Products& products) {
+  std::vector<float> x(30), w(80), y(96);
+  const auto spans =
+      matmul_product<ProductSpans>(kShape, std::span<const float>(x), std::span<const float>(w),
+                                   std::span<const float>(), std::span(y));
+  return products.multiply(nullptr, spans).all;
+}
+
 TEST(Products, LeaveToTheCallerWhatTheLibraryHasNoAlgorithmFor) {
   const CublasLt library = make_fake();
   const auto workspace = std::make_unique<Workspace>();
   fake = {};
   Products products(workspace->bytes, library);
-  std::vector<float> x(30), w(80), y(96);
-  const auto spans =
-      matmul_product<ProductSpans>(kShape, std::span<const float>(x), std::span<const float>(w),
-                                   std::span<const float>(), std::span(y));
-  EXPECT_TRUE(products.multiply(nullptr, spans).all);
+  EXPECT_TRUE(leaves_all(products));
 }
 
 TEST(Products, AnAlgorithmThatCannotAfterAllIsAskedOnce) {
@@ -340,13 +345,9 @@ TEST(Products, AnAlgorithmThatCannotAfterAllIsAskedOnce) {
   fake.epilogues = kAll;
   fake.takes = {-1};
   Products products(workspace->bytes, library);
-  std::vector<float> x(30), w(80), y(96);
-  const auto spans =
-      matmul_product<ProductSpans>(kShape, std::span<const float>(x), std::span<const float>(w),
-                                   std::span<const float>(), std::span(y));
-  EXPECT_TRUE(products.multiply(nullptr, spans).all);
+  EXPECT_TRUE(leaves_all(products));
   EXPECT_EQ(fake.multiplied, 1);
-  EXPECT_TRUE(products.multiply(nullptr, spans).all);
+  EXPECT_TRUE(leaves_all(products));
   EXPECT_EQ(fake.multiplied, 1);
 }
 
