@@ -306,5 +306,16 @@ TEST_F(OnCluster, LayersMeasuredAtTensorDegreesTakeThePlaceOfRooflines) {
   EXPECT_EQ(check.err, "warning: " + json["warnings"][1].get<std::string>() + "\n");
 }
 
+TEST_F(OnCluster, ComputesInFp8OnlyWhereThatIsAskedFor) {
+  write("cluster.json", R"({"version": 1, "name": "c", "devices": [{"name": "card",
+      "fp8_flops_per_s": 1e15, "memory_bytes": 100000000000, "memory_bytes_per_s": 1e12}],
+      "groups": [{"name": "n", "members": [{"name": "gpu", "device": "card", "count": 1}]}],
+      "root": "n"})");
+  const std::string line =
+      "simulate --model gpt2 --cluster cluster.json --schedule 1f1b --depth 1 ";
+  EXPECT_THAT(tandem(line).err, HasSubstr("no number format in common"));
+  EXPECT_THAT(tandem(line + "--dtype fp8").err, HasSubstr("card has no peak for bf16"));
+}
+
 }  // namespace
 }  // namespace tandem::testing

@@ -205,7 +205,7 @@ Cluster cluster_of(const GivenOptions& given) {
 NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
   if (given.format) return *given.format;
   for (const NumberFormat format : kPreferredFormats) {
-    bool all = true;
+    bool all = storage_format(format) == format;  // fp8 is to be asked for
     for (std::size_t i = 0; i < cluster.size(); ++i)
       all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
     if (all) return format;
