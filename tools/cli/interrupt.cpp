@@ -66,9 +66,12 @@ void write_all(int stream, std::initializer_list<std::string_view> texts) {
 bool stdout_wants_json = false;
 std::terminate_handler terminate_before = nullptr;
 
+std::atomic_flag end_is_told = ATOMIC_FLAG_INIT;
+
 /// As report_failure(), of a message without quotes. Takes no memory, and is safe in a signal's
-/// handler.
+/// handler. Of several threads that fail at once, the first one speaks.
 [[noreturn]] void end_failed(std::string_view message) {
+  while (end_is_told.test_and_set()) ::pause();
   remove_temporaries();
   write_all(STDERR_FILENO, {"error: ", message, "\n"});
   if (stdout_wants_json) {

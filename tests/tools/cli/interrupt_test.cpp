@@ -1,11 +1,16 @@
 // Ctrl-C: work ends in good order, and no half-written file remains.
 
+#include "tools/cli/interrupt.h"
+
+#include <barrier>
 #include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/sanitizers.h"
 #include "tests/tools/tandem.h"
@@ -140,6 +145,34 @@ TEST_F(Interrupted, LongWorkEnds) {
     const Ran ran = tandem(line, options);
     EXPECT_EQ(ran.code, 130) << line;
     EXPECT_THAT(ran.err, ::testing::StartsWith("error: interrupted")) << line;
+  }
+}
+
+/// As when a file that several stages read becomes shorter.
+[[noreturn]] void fail_in_eight_threads_at_once() {
+  char command[] = "tandem", json[] = "--json";
+  char* arguments[] = {command, json};
+  tools::explain_lost_memory(arguments);
+  tools::explain_lost_mappings();
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // a death test looks at stderr alone
+  std::barrier together(8);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      std::raise(SIGBUS);
+    });
+  }
+  threads.clear();
+  std::abort();
+}
+
+TEST(LostMappings, OneOfSeveralThreadsTellsIt) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has a handler of its own";
+  GTEST_FLAG_SET(death_test_style, "fast");
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EXIT(fail_in_eight_threads_at_once(), ::testing::ExitedWithCode(1),
+                "^error: [^\n]*\n[{]\"error\": [{][^{}]*[}][}]\n$");
   }
 }
 
