@@ -11,6 +11,7 @@
 //   field    = "devices" N | "microbatches" N       both needed, before the lists
 //            | "width" N                            replicas of the pipeline; 1
 //            | "staleness" N                        of all ops that read weights (f r b i); 0
+//            | "reads" "newest"                     each forward and backward; both one version
 //            | "stages" DEVICE { DEVICE }           of each replica; one on each device, in order
 //            | "replicas" STAGE { STAGE }           the stage of each; replica r is of stage r
 //            | "edges" ( "none" | REPLICA ">" REPLICA { … } )

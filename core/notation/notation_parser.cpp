@@ -80,9 +80,9 @@ class HeaderParser {
   std::uint16_t staleness() const { return staleness_; }
 
  private:
-  static constexpr std::array<std::string_view, 9> kKeys{"devices",   "microbatches", "width",
-                                                         "staleness", "stages",       "replicas",
-                                                         "edges",     "tied",         "partners"};
+  static constexpr std::array<std::string_view, 10> kKeys{
+      "devices", "microbatches", "width", "staleness", "reads",
+      "stages",  "replicas",     "edges", "tied",      "partners"};
   static constexpr std::string_view kOlderReplicas = "parts";  // what older files call "replicas"
 
   static std::size_t row(std::string_view key) {
@@ -153,6 +153,11 @@ class HeaderParser {
           static_cast<std::uint16_t>(in_.number(in_.next_word(), "width", 1, kMost16));
     } else if (key == "staleness") {
       staleness_ = static_cast<std::uint16_t>(in_.number(in_.next_word(), key, 0, kMost16));
+    } else if (key == "reads") {
+      const std::string_view what = in_.next_word();
+      if (what != "newest")
+        in_.fail(what.empty() ? key : what, "\"reads\" is followed by \"newest\"");
+      schedule_.reads_newest = true;
     } else {
       read_list(key);
     }

@@ -89,6 +89,7 @@ struct ProgramParts {
   std::string schedule;
   std::int32_t microbatches = 1;
   Placement placement;
+  bool reads_newest = false;              // Schedule::reads_newest
   std::vector<Instruction> instructions;  // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
@@ -108,6 +109,8 @@ class Program {
   const std::string& schedule() const { return parts_.schedule; }
   const Placement& placement() const { return parts_.placement; }
   std::int32_t microbatches() const { return parts_.microbatches; }
+  /// Forward and backward of a microbatch may read different versions, each the newest.
+  bool reads_newest() const { return parts_.reads_newest; }
 
   std::size_t size() const { return parts_.instructions.size(); }
   std::span<const Instruction> instructions() const { return parts_.instructions; }

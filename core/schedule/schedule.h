@@ -27,6 +27,9 @@ struct Schedule {
   std::uint16_t width = 1;  // replicas of the whole pipeline: a price of reduce_gradient, no ops
   Placement placement;
   Table<DeviceId, std::vector<Op>> order;
+  /// Each forward and each backward reads the newest version that there is when it runs, as its
+  /// staleness says; else both read one version, that of the forward.
+  bool reads_newest = false;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
@@ -96,8 +99,10 @@ enum class WeightSemantics : std::uint8_t {
   vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
   delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
   stashed,         // each microbatch keeps the version its forward found (PipeDream)
+  latest,          // forward and backward each read the newest: a gradient by two versions (PACI)
 };
-/// "vanilla", "delayed by one", "stashed".
+inline constexpr std::size_t kWeightSemantics = 4;
+/// "vanilla", "delayed by one", "stashed", "latest".
 std::string_view name(WeightSemantics semantics);
 
 /// Whether a report's page shows what other schedules would have taken, this one among them.

@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {
@@ -28,15 +30,30 @@ class Versions : public Checker {
   void check_reader(InstructionId id, InstructionId forward, std::int32_t r) {
     if (!exists(id)) return;  // reported as missing
     const Op& op = program_[id].op;
-    if (exists(forward) && op.staleness != program_[forward].op.staleness) {
+    const bool differs = exists(forward) && op.staleness != program_[forward].op.staleness;
+    if (differs && !program_.reads_newest()) {
       report_.add(ViolationKind::wrong_version, id,
                   "{}: microbatch {} uses weights {} updates old, its forward {}",
                   at_instruction(program_, id), r, op.staleness, program_[forward].op.staleness);
     }
     const std::int32_t covering = facts_.update_covering(op.replica, r);
     if (covering < 0) return;  // reported as a missing update
-    check_made({id, op.replica, r, op.staleness, covering});
-    check_kept({id, op.replica, r, op.staleness, covering});
+    const Reader reader{id, op.replica, r, op.staleness, covering};
+    check_made(reader);
+    check_kept(reader);
+    if (program_.reads_newest()) check_newest(reader);
+  }
+
+  /// The update that makes the next version comes after the reader.
+  void check_newest(const Reader& reader) {
+    const auto [maker, later] =
+        facts_.numbered_update(reader.replica, reader.covering - reader.staleness);
+    if (order_.before(reader.id, maker.id, later)) return;
+    report_.add(ViolationKind::wrong_version, reader.id,
+                "{}: the weights that microbatch {} uses, {} updates old, may not be the newest: "
+                "{} may make newer ones before it ends",
+                at_instruction(program_, reader.id), reader.residue, reader.staleness,
+                at_instruction(program_, maker.id));
   }
 
   /// Version 0 is there from the start; any other was made by the update with the number before.
@@ -79,11 +96,12 @@ class Versions : public Checker {
 
   void overwritten(const Reader& reader, InstructionId writer, std::int64_t later) {
     report_.add(ViolationKind::version_overwritten, writer,
-                "{}: with {} weight slots, {}, {} later, may overwrite the version that {} "
-                "reads for microbatch {}",
+                "{}: with {} weight slots, {}, {} {}, may overwrite the version that {} reads for "
+                "microbatch {}",
                 at_replica(program_, reader.replica), slots_[reader.replica][SlotKind::weights],
-                at_instruction(program_, writer), batches(later),
-                at_instruction(program_, reader.id), reader.residue);
+                at_instruction(program_, writer), batches(std::abs(later)),
+                later < 0 ? "before" : "later", at_instruction(program_, reader.id),
+                reader.residue);
   }
 };
 

@@ -46,7 +46,7 @@ std::vector<std::int32_t> merged(const std::vector<std::vector<std::int32_t>>& l
 std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceConfig& config) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   if (config.stages.empty()) {
-    TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
+    TANDEM_CHECK(config.semantics <= WeightSemantics::delayed_by_one);
     const std::int32_t staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0;
     const auto m = static_cast<std::size_t>(config.microbatches);
     return {{.layers = {0, layers},
@@ -82,8 +82,13 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
       for (const Op& op : schedule.order[schedule.placement.device[replicas[replica]]]) {
         if (op.replica != replicas[replica]) continue;
         if (makes_version(op.kind)) row.microbatches = op.span;
-        if (makes_output(op.kind) && semantics == WeightSemantics::stashed)
-          row.staleness[static_cast<std::size_t>(op.microbatch) % m] = op.staleness;
+        const std::size_t residue = static_cast<std::size_t>(op.microbatch) % m;
+        if (makes_output(op.kind) && semantics > WeightSemantics::delayed_by_one)
+          row.staleness[residue] = op.staleness;
+        if (makes_input_gradient(op.kind) && semantics == WeightSemantics::latest) {
+          row.backward_staleness.resize(m);
+          row.backward_staleness[residue] = op.staleness;
+        }
       }
     }
     row.order = merged(orders);

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
 #include "core/memory/memory.h"
 #include "core/memory/storage.h"
@@ -44,6 +46,7 @@ struct StagePlace {
   ReplicaId id{};
   DeviceId device{};  // within the pipeline
   LayerRange layers;
+  bool reads_newest = false;     // Schedule::reads_newest
   std::size_t first_tensor = 0;  // which of the model's tensors its first one is
   double loss_scale = 1.0;
   double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
@@ -108,7 +111,7 @@ class StageState {
     const Bytes kept = state.bytes() + master.bytes();
     meter.commit(&MemoryByClass::optimizer, kept);
     meter.acquire(&MemoryByClass::optimizer, kept);
-    readers.assign(static_cast<std::size_t>(versions), 0);
+    readers_.assign(static_cast<std::size_t>(versions), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =
         std::vector<typename B::Fence>(static_cast<std::size_t>(slots[SlotKind::input]));
@@ -148,6 +151,29 @@ class StageState {
     } else {
       return newest;
     }
+  }
+
+  /// A microbatch in flight keeps the version that its forward found until its backward ends; where
+  /// each op reads the newest, it keeps none.
+  void begin_reading(std::int64_t version) {
+    if (!place.reads_newest) ++readers(version);
+  }
+  void end_reading(std::int64_t version) {
+    if (!place.reads_newest) --readers(version);
+  }
+  /// The slot of a version that is about to be made. Throws DeviceError when what it held has
+  /// readers left.
+  std::span<T> take_version(std::int64_t version) {
+    const std::int64_t overwritten = version - versions;
+    if (overwritten >= 0) {
+      if (const std::int64_t busy = readers(overwritten); busy != 0) {
+        throw DeviceError(fmt::format(
+            "stage {}: update {} overwrites version {}, which {} microbatches still use", index(id),
+            version - 1, overwritten, busy));
+      }
+      weights.release(overwritten);
+    }
+    return weights.acquire(version);
   }
 
   /// Allocates what it has at its partner: the partner's memory.
@@ -220,8 +246,6 @@ class StageState {
   Ring eviction_buffer, hosted_stash;     // of stashes that are evicted
   typename B::template Buffer<W> state;   // of the optimizer
   typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
-  std::vector<std::int64_t>
-      readers;                 // microbatches in flight that use the version in each weight slot
   std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
   typename B::Fence tied_sum;  // behind the newest of these sums
   /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
@@ -259,6 +283,9 @@ class StageState {
   }
 
  private:
+  std::int64_t& readers(std::int64_t version) {
+    return readers_[static_cast<std::size_t>(version % versions)];
+  }
   template <class Visit>
   static void for_each(const std::vector<StageState*>& side, const Visit& visit) {
     StageState* last = nullptr;
@@ -272,6 +299,8 @@ class StageState {
     return of[static_cast<std::size_t>(microbatch) % of.size()];
   }
 
+  std::vector<std::int64_t>
+      readers_;  // microbatches in flight that keep the version in each weight slot
   std::vector<StageState*> above_, below_;  // by residue modulo the batch; empty: none
   Sample<W> sample_;
 };

@@ -57,8 +57,10 @@ TEST(PeakActivations, AgreeWithTheClosedForms) {
         EXPECT_EQ(few[device], std::min(m, p - d));
         EXPECT_EQ(eager[device], std::min(m, 2 * (p - d) - 1));
       }
-      const std::vector<double> stashing = peaks_of(pipeline("pipedream", p, m));
-      for (int d = 0; d < p; ++d) EXPECT_EQ(stashing[static_cast<std::size_t>(d)], p - d);
+      for (const char* name : {"pipedream", "paci"}) {
+        const std::vector<double> endless = peaks_of(pipeline(name, p, m));
+        for (int d = 0; d < p; ++d) EXPECT_EQ(endless[static_cast<std::size_t>(d)], p - d);
+      }
       if (m < p) continue;
       const std::vector<double> never_drained = peaks_of(pipeline("2bw", p, m));
       for (int d = 0; d < p; ++d) EXPECT_EQ(never_drained[static_cast<std::size_t>(d)], p - d);
@@ -192,8 +194,17 @@ TEST(CountSlots, KeepsTheVersionsThatPipeDreamStashes) {
   EXPECT_THAT(slots_of(wanted, SlotKind::weights), Each(4));
 }
 
+TEST(CountSlots, KeepsTheVersionsThatPaciWouldReadAfterAPause) {
+  // Without pauses one is enough: nobody reads a version once a newer one is there. A run that
+  // drains, its updates done, goes on with forwards that read older ones.
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 1), SlotKind::weights), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 2), SlotKind::weights), ElementsAre(3, 2, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 3), SlotKind::weights), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 8), SlotKind::weights), ElementsAre(2, 2, 2, 1));
+}
+
 TEST(CountSlots, SumsIntoOneGradientWithoutSumsOverDevices) {
-  for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw"}) {
+  for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw", "paci"}) {
     for (const int p : {1, 2, 4}) {
       EXPECT_THAT(slots_of(pipeline(name, p, 6), SlotKind::gradients), Each(1)) << name;
     }

@@ -54,16 +54,15 @@ TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
 }
 
 TEST(Registry, ListsWhatTheContractNames) {
-  EXPECT_THAT(
-      schedule_names(),
-      ::testing::IsSupersetOf({"model-parallel", "data-parallel", "gpipe",          "1f1b",
-                               "1f1b-eager",     "bpipe",         "interleaved",    "looped-bfs",
-                               "zb-h1",          "zb-h2",         "interleaved-zb", "zbv",
-                               "2bp-naive",      "2bp-gpipe",     "2bp-1f1b-1",     "2bp-1f1b-2",
-                               "hanayo",         "chimera",       "dualpipe",       "dualpipev",
-                               "zb-1p",          "zb-2p",         "zb-auto",        "zbv-auto",
-                               "1f1b-v",         "v-min",         "v-half",         "v-zb",
-                               "v-adaptive",     "search",        "pipedream",      "2bw"}));
+  EXPECT_THAT(schedule_names(),
+              ::testing::IsSupersetOf(
+                  {"model-parallel", "data-parallel", "gpipe",      "1f1b",       "1f1b-eager",
+                   "bpipe",          "interleaved",   "looped-bfs", "zb-h1",      "zb-h2",
+                   "interleaved-zb", "zbv",           "2bp-naive",  "2bp-gpipe",  "2bp-1f1b-1",
+                   "2bp-1f1b-2",     "hanayo",        "chimera",    "dualpipe",   "dualpipev",
+                   "zb-1p",          "zb-2p",         "zb-auto",    "zbv-auto",   "1f1b-v",
+                   "v-min",          "v-half",        "v-zb",       "v-adaptive", "search",
+                   "pipedream",      "2bw",           "paci"}));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -266,6 +265,37 @@ TEST(MakeSchedule, RefusesAGlobalNormWhereStagesUpdateAtTimesOfTheirOwn) {
   wanted.request.global_norm = true;
   EXPECT_THAT(failure_of(wanted),
               AllOf(StartsWith("3: schedule pipedream "), HasSubstr("(--clip per-stage)")));
+}
+
+TEST(MakeSchedule, RefusesWhatCanNotBeDoneByTwoVersionsOfTheWeights) {
+  const auto refusal = [](const auto& change, int devices = 4) {
+    Pipeline wanted = pipeline("paci", devices, 4);
+    change(wanted.request);
+    return failure_of(wanted);
+  };
+  EXPECT_EQ(refusal([](ScheduleRequest&) {}), "");
+  for (const Recompute recompute : {Recompute::selective, Recompute::full, Recompute::stage}) {
+    EXPECT_EQ(refusal([&](ScheduleRequest& request) { request.recompute = recompute; }),
+              "3: schedule paci can't recompute activations: a backward would make them again from "
+              "newer weights than its forward read, and so train something else (--recompute "
+              "none)");
+  }
+  const auto tie = [](ScheduleRequest& request) { request.tied_embeddings = true; };
+  EXPECT_EQ(refusal(tie),
+            "3: schedule paci can't train tied embeddings: the last stage updates before the first "
+            "one's gradient of the shared table is there (a model with \"tied\": false has none)");
+  EXPECT_EQ(refusal(tie, 1), "") << "one stage holds both ends";
+  EXPECT_THAT(refusal([](ScheduleRequest& request) { request.global_norm = true; }),
+              StartsWith("3: schedule paci has no global norm: "));
+  EXPECT_THAT(refusal([](ScheduleRequest& request) { request.post_validation = true; }),
+              StartsWith("3: post-validation needs clipping by a global norm"));
+  // Rows that read one version take what they took.
+  for (const char* name : {"1f1b", "2bw", "pipedream"}) {
+    Pipeline wanted = pipeline(name, 4, 4);
+    wanted.request.recompute = Recompute::stage;
+    tie(wanted.request);
+    EXPECT_EQ(failure_of(wanted), "") << name;
+  }
 }
 
 TEST(MakeSchedule, TiesNothingOnASingleStage) {
