@@ -9,8 +9,8 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",         "gradients",      "stash",          "input",           "output",
-      "output_gradient", "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash"};
+      "weights",        "gradients",      "stash",           "input",       "output",
+      "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash"};
   return kNames[index(kind)];
 }
 
@@ -28,19 +28,28 @@ std::int64_t MicrobatchSequence::Ranks::place(std::int64_t microbatch) const {
 MicrobatchSequence::MicrobatchSequence(const Program& program) {
   using Members = Table<ReplicaId, std::vector<bool>>;
   const auto m = static_cast<std::size_t>(program.microbatches());
-  Members all(program.placement().replicas(), std::vector<bool>(m, false)), evicted;
+  const Placement& placement = program.placement();
+  Members all(placement.replicas(), std::vector<bool>(m, false));
+  Members whole = all, comes_back = all, evicted;
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
     const auto residue = static_cast<std::size_t>(op.microbatch) % m;
     if (op.kind == OpKind::forward) all[op.replica][residue] = true;
+    if (op.kind == OpKind::backward) whole[op.replica][residue] = true;
     if (op.kind != OpKind::evict) continue;
     if (evicted.empty()) evicted = Members(all.size(), std::vector<bool>(m, false));
     evicted[op.replica][residue] = true;
+  }
+  for (const auto& [from, to] : placement.edges) {
+    if (placement.device[from] == placement.device[to]) continue;
+    for (std::size_t r = 0; r < m; ++r)
+      comes_back[from][r] = comes_back[from][r] || (whole[from][r] && all[to][r]);
   }
   const auto rank = [](const Members& members, Table<ReplicaId, Ranks>& ranks) {
     for (const std::vector<bool>& of_replica : members) ranks.push_back(Ranks(of_replica));
   };
   rank(all, all_);
+  rank(comes_back, gradient_in_output_);
   rank(evicted, evicted_);
 }
 
@@ -121,8 +130,8 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.activations += held(SlotKind::eviction_buffer);
     if (slots[replica][SlotKind::hosted_stash] > 0)
       memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);
-    for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
-                                SlotKind::input_gradient, SlotKind::kept_gradients}) {
+    for (const SlotKind kind :
+         {SlotKind::input, SlotKind::output, SlotKind::input_gradient, SlotKind::kept_gradients}) {
       of.buffers += held(kind);
     }
     workspace[device] = std::max(workspace[device], workspace_of(slots[replica], bytes[replica]));

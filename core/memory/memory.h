@@ -24,19 +24,19 @@ enum class SlotKind : std::uint8_t {
               // microbatch. Stages of a device take its pieces from one pool
   input,   // activation received from another device; transfer … last gradient op of the microbatch
   output,  // activation made here; forward … last gradient op of the microbatch, here and of
-           // consumers on this device
-  output_gradient,  // gradient received from another device; transfer … last gradient op of the
-                    // microbatch
-  input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a
-                    // consumer on this device
+           // consumers on this device. Of a consumer on another device its gradient comes back to
+           // the same slot, and a whole backward makes that of its input there, which ends as an
+           // input_gradient does
+  input_gradient,   // gradient made elsewhere; input gradient op … its transfer, or the last
+                    // gradient op of a consumer on this device
   kept_gradients,   // where backward is split: what its input half leaves for its weight half
   eviction_buffer,  // the stash of a microbatch that is evicted, on the stage's device: forward …
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
   hosted_stash,     // the same on the partner of the stage's device: evict … load
 };
-inline constexpr std::size_t kSlotKinds = 10;
-/// "weights", "output gradient".
+inline constexpr std::size_t kSlotKinds = 9;
+/// "weights", "input_gradient".
 std::string_view name(SlotKind kind);
 
 /// Slots of each kind for one stage.
@@ -67,6 +67,11 @@ class MicrobatchSequence {
   std::int64_t among_evicted(ReplicaId replica, std::int64_t microbatch) const {
     return evicted_[replica].place(microbatch);
   }
+  /// True where the gradient of the microbatch's input is made in the slot of its output: the
+  /// backward is whole, and the output's gradient came from another device.
+  bool makes_gradient_in_output(ReplicaId replica, std::int64_t microbatch) const {
+    return gradient_in_output_[replica].has(microbatch);
+  }
 
  private:
   /// Some of the residues modulo the batch, counted.
@@ -85,7 +90,8 @@ class MicrobatchSequence {
     std::vector<std::int32_t> rank_;  // −1: none of them
     std::int32_t per_batch_ = 0;
   };
-  Table<ReplicaId, Ranks> all_, evicted_;  // the second is empty where nothing is evicted
+  Table<ReplicaId, Ranks> all_, gradient_in_output_;
+  Table<ReplicaId, Ranks> evicted_;  // empty where nothing is
 };
 
 /// The slots a run of any length needs. Linear in the program; looks at ramp + a few bodies.

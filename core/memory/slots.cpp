@@ -305,18 +305,16 @@ class SlotCounter {
     if (op.kind == OpKind::forward) {
       // By its meaning; verify() asks whether it may be.
       if (sequence_.evicts(replica, now.residue)) counts_[replica][SlotKind::eviction_buffer] = 1;
-      // Until its microbatch's backward, not its transfer's end: the count is the same, and the
-      // gradient's coming back proves the end without an event.
+      // Not until its transfer's end: the gradient comes back to it, which proves that end without
+      // an event.
       if (!below_[replica].empty()) use(SlotKind::output, replica);
     } else if (op.kind == OpKind::evict) {
       take_hosted(replica, now, device_of(id),
                   state.known.oldest[replica][index(SlotKind::hosted_stash)]);
     } else if (op.kind == OpKind::send_activation) {
       use(SlotKind::input, receiver(id, below_[replica], now.residue));
-    } else if (op.kind == OpKind::send_gradient) {
-      use(SlotKind::output_gradient, receiver(id, above_[replica], now.residue));
     }
-    if (makes_input_gradient(op.kind) && !above_[replica].empty())
+    if (makes_input_gradient(op.kind) && takes_input_gradient(replica, now.residue))
       use(SlotKind::input_gradient, replica);
     if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, replica);
     if (first_gradient_[index(id)]) {
@@ -340,18 +338,31 @@ class SlotCounter {
   bool processes(ReplicaId replica, std::int32_t residue) const {
     return forward_[at(replica, residue)].exists;
   }
+  bool takes_input_gradient(ReplicaId replica, std::int32_t residue) const {
+    return !above_[replica].empty() && !sequence_.makes_gradient_in_output(replica, residue);
+  }
+  bool takes(SlotKind kind, ReplicaId replica, std::int32_t residue) const {
+    return processes(replica, residue) &&
+           (kind != SlotKind::input_gradient || takes_input_gradient(replica, residue));
+  }
 
   /// Whether the slot that `replica` used for a microbatch is known to `device` to be free again.
   bool released(SlotKind kind, ReplicaId replica, const Turn& microbatch, DeviceId device) const {
-    if (kind == SlotKind::output || kind == SlotKind::input_gradient) {
-      const bool down = kind == SlotKind::output;
-      for (const ReplicaId consumer : down ? below_[replica] : above_[replica]) {
-        if (!processes(consumer, microbatch.residue)) continue;
+    const auto consumed = [&](const std::vector<ReplicaId>& consumers,
+                              const std::vector<Release>& elsewhere) {
+      return std::ranges::all_of(consumers, [&](ReplicaId consumer) {
+        if (!processes(consumer, microbatch.residue)) return true;
         const bool local = placement_.device[consumer] == placement_.device[replica];
-        const auto& by = local ? weight_gradient_ : down ? forward_ : input_gradient_;
-        if (!ended(device, by[at(consumer, microbatch.residue)], microbatch.batch)) return false;
-      }
-      if (!down) return true;
+        const auto& by = local ? weight_gradient_ : elsewhere;
+        return ended(device, by[at(consumer, microbatch.residue)], microbatch.batch);
+      });
+    };
+    if (kind == SlotKind::input_gradient) return consumed(above_[replica], input_gradient_);
+    if (kind == SlotKind::output) {
+      if (!consumed(below_[replica], forward_)) return false;
+      if (sequence_.makes_gradient_in_output(replica, microbatch.residue) &&
+          !consumed(above_[replica], input_gradient_))
+        return false;
     }
     return ended(device, weight_gradient_[at(replica, microbatch.residue)], microbatch.batch);
   }
@@ -360,7 +371,7 @@ class SlotCounter {
   /// slots known to be free. `oldest`: the first microbatch whose release was not known.
   void take(SlotKind kind, ReplicaId replica, const Turn& now, DeviceId device, Turn& oldest) {
     while (oldest < now &&
-           (!processes(replica, oldest.residue) || released(kind, replica, oldest, device))) {
+           (!takes(kind, replica, oldest.residue) || released(kind, replica, oldest, device))) {
       oldest.advance(m_);
     }
     require(kind, replica, sequence_(replica, number(now)) - sequence_(replica, number(oldest)));

@@ -70,13 +70,12 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
     bytes[kind] = stashed;
   }
-  for (const SlotKind kind :
-       {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+  for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::input_gradient})
     bytes[kind] = boundary;
-  }
   bytes[SlotKind::kept_gradients] = kept;
-  // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
-  bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary + again;
+  // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides; of a
+  // single layer the one that it may have to write over.
+  bytes.workspace = scratch + std::clamp<Bytes>(inner, 1, 2) * boundary + again;
   bytes.forward_workspace = stashed;
   bytes.framework = {static_cast<double>(stashed), static_cast<double>(products)};
   return bytes;

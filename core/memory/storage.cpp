@@ -91,10 +91,8 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
   const Bytes boundary = boundary_bytes(model, microbatch_size, layout.element);
   StageBytes bytes = stage_bytes(of_layers, layout.room(boundary / layout.element) * layout.element,
                                  recomputed_in_stage(model, layers, recompute), reads_numbers);
-  for (const SlotKind kind :
-       {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+  for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::input_gradient})
     bytes[kind] = boundary;
-  }
   return bytes;
 }
 

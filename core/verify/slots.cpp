@@ -52,9 +52,7 @@ class Slots : public Checker {
     const InstructionId last = facts_.last_gradient(stage, r);
     switch (kind) {
       case SlotKind::input:
-        return {r, received(stage, r, &Link::activation), {last}};
-      case SlotKind::output_gradient:
-        return {r, received(stage, r, &Link::gradient), {last}};
+        return {r, received(stage, r), {last}};
       case SlotKind::kept_gradients:
         if (input_gradient == last) return {r, {}, {last}};
         return {r, {input_gradient}, {last}};
@@ -64,9 +62,14 @@ class Slots : public Checker {
         Use use{r, {forward}, consumers(stage, r, &Link::activation)};
         if (use.users.empty()) return {r, {}, {}};  // nobody takes it, so that it holds no slot
         use.users.push_back(last);
+        if (gradient_replaces_output(stage, r)) {
+          for (const InstructionId user : consumers(stage, r, &Link::gradient))
+            use.users.push_back(user);
+        }
         return use;
       }
       case SlotKind::input_gradient: {
+        if (gradient_replaces_output(stage, r)) return {r, {}, {}};
         const Use use{r, {input_gradient}, consumers(stage, r, &Link::gradient)};
         return use.users.empty() ? Use{r, {}, {}} : use;
       }
@@ -79,13 +82,23 @@ class Slots : public Checker {
     return {r, {}, {}};
   }
 
+  /// A whole backward writes over the gradient that a transfer brought, for which the output's slot
+  /// was the place: the transfer of the output, which comes before (check_dependencies), has read
+  /// it.
+  bool gradient_replaces_output(StageId stage, std::int32_t r) const {
+    const InstructionId made = facts_.find(Work::input_gradient, stage, r);
+    if (!exists(made) || made != facts_.find(Work::weight_gradient, stage, r)) return false;
+    return std::ranges::any_of(facts_.links(), [&](const Link& link) {
+      return link.from == stage && exists(link.gradient[static_cast<std::size_t>(r)]);
+    });
+  }
+
   using Transfers = std::vector<InstructionId> Link::*;
 
-  std::vector<InstructionId> received(StageId stage, std::int32_t r, Transfers transfers) const {
+  std::vector<InstructionId> received(StageId stage, std::int32_t r) const {
     std::vector<InstructionId> all;
     for (const Link& link : facts_.links()) {
-      const StageId receiver = transfers == &Link::activation ? link.to : link.from;
-      if (receiver == stage) all.push_back((link.*transfers)[static_cast<std::size_t>(r)]);
+      if (link.to == stage) all.push_back(link.activation[static_cast<std::size_t>(r)]);
     }
     return all;
   }

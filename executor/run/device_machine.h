@@ -163,20 +163,18 @@ class DeviceMachine {
     StageState<B>& s = stages_.state_of(op.replica);
     StageState<B>& target = target_of(s, op.kind, instance.microbatch);
     const bool activation = op.kind == OpKind::send_activation;
-    auto& from = activation ? s.output : s.input_gradient;
-    auto& into = activation ? target.input : target.output_gradient;
-    const std::int64_t q = run_.sequence(s.id, instance.microbatch);
-    const std::int64_t target_q = run_.sequence(target.id, instance.microbatch);
+    const auto from = run_.sent_from(s, op.kind, instance.microbatch);
+    const auto into = run_.sent_to(target, op.kind, instance.microbatch);
     const bool again =
         activation && s.rollback.redone.load(std::memory_order_relaxed) >= instance.microbatch;
     if (again) backend_.follow(stream, s.rollback.output);
     const Mark start = backend_.mark(stream);
     auto kernels = backend_.kernels(stream);
-    const std::span<const T> sent = from.held(q);
+    const std::span<const T> sent = from.held();
     const auto bytes = static_cast<Bytes>(sent.size_bytes());
-    kernels.copy(sent, into.acquire(target_q));
-    if (!activation) from.release(q);
-    deliver(instance.id, {into, target_q, target.place.device}, start, bytes, stream);
+    kernels.copy(sent, activation ? into.acquire() : into.held());
+    if (!activation) from.release();
+    deliver(instance.id, {into.ring, into.use, target.place.device}, start, bytes, stream);
   }
 
   /// A use of a slot that something was copied to, and the device that waits for it.
@@ -232,16 +230,15 @@ class DeviceMachine {
   void queue_receive(Stream& stream, LaneId lane, Instance instance) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = target_of(stages_.state_of(op.replica), op.kind, instance.microbatch);
-    auto& into = op.kind == OpKind::send_activation ? s.input : s.output_gradient;
-    const std::int64_t q = run_.sequence(s.id, instance.microbatch);
+    const auto into = run_.sent_to(s, op.kind, instance.microbatch);
     backend_.enqueue_when(
-        stream, [&into, q] { return into.has_landed(q); },
-        [this, &into, q, lane, instance, &stream] {
+        stream, [into] { return into.ring.has_landed(into.use); },
+        [this, into, lane, instance, &stream] {
           const bool waited = backend_.slept();
           const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
-          backend_.follow(stream, into.fence(q));
-          log_.note_transfer(instance, into.sent_start(q), into.sent_end(q), waited,
-                             lane_end_[lane], stream);
+          backend_.follow(stream, into.ring.fence(into.use));
+          log_.note_transfer(instance, into.ring.sent_start(into.use), into.ring.sent_end(into.use),
+                             waited, lane_end_[lane], stream);
         });
   }
 

@@ -65,23 +65,19 @@ class MessageWork {
     return run_.transport->plans().of(pipeline_, instance.id).value();
   }
 
-  /// A slot of this device's stage, and which use of it.
-  struct Target {
-    typename StageState<B>::Ring& ring;
-    std::int64_t use;
-  };
-  Target target_of(const Instance& instance) {
+  typename RunState<B>::SlotUse target_of(const Instance& instance) {
     const Op& op = program_[instance.id].op;
     const StageState<B>& sender = stages_.state_of(op.replica);
-    const bool activation = carries_output(op.kind);
-    StageState<B>& s =
-        activation ? *sender.below(instance.microbatch) : *sender.above(instance.microbatch);
-    return {activation ? s.input : s.output_gradient, run_.sequence(s.id, instance.microbatch)};
+    StageState<B>& s = carries_output(op.kind) ? *sender.below(instance.microbatch)
+                                               : *sender.above(instance.microbatch);
+    return run_.sent_to(s, op.kind, instance.microbatch);
   }
-  /// The last use of the slot has been given to its stream, though it need not have ended.
+  /// The last use of the slot has been given to its stream, though it need not have ended; a
+  /// gradient comes to the slot of its output.
   bool has_room(const Instance& instance) {
-    const Target into = target_of(instance);
-    return into.ring.is_free(into.use);
+    const auto into = target_of(instance);
+    const bool takes_slot = carries_output(program_[instance.id].op.kind);
+    return takes_slot ? into.ring.is_free(into.use) : into.ring.holds(into.use);
   }
 
   /// The transfer is the sender's: it lasts until the receiver has it.
@@ -89,12 +85,10 @@ class MessageWork {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const Op& op = program_[instance.id].op;
     StageState<B>& s = stages_.state_of(op.replica);
-    const bool activation = carries_output(op.kind);
-    auto& from = activation ? s.output : s.input_gradient;
-    const std::int64_t q = run_.sequence(s.id, instance.microbatch);
+    const auto from = run_.sent_from(s, op.kind, instance.microbatch);
     const Mark start = backend_.mark(stream);
-    run_.transport->send(communicator(instance), from.held(q), stream);
-    if (!activation) from.release(q);
+    run_.transport->send(communicator(instance), from.held(), stream);
+    if (!carries_output(op.kind)) from.release();
     log_.note(instance, start, backend_.mark(stream), stream);
   }
 
@@ -102,9 +96,11 @@ class MessageWork {
   /// that the slot's last reader has ended by then: so it needs no event here.
   void receive(Instance instance, LaneId lane, Stream& stream) {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
-    const Target into = target_of(instance);
+    const auto into = target_of(instance);
+    const bool takes_slot = carries_output(program_[instance.id].op.kind);
     const Mark start = backend_.mark(stream);
-    run_.transport->receive(communicator(instance), into.ring.acquire(into.use), stream);
+    run_.transport->receive(communicator(instance), takes_slot ? into.acquire() : into.held(),
+                            stream);
     into.ring.land(into.use, start, backend_.mark(stream));
   }
 

@@ -257,25 +257,28 @@ class StageWork {
   std::span<T> scratch_for(const State& s) { return part_of_scratch(s.stage.sizes().scratch); }
 
   std::span<const T> input_of(State& s, std::int64_t microbatch) {
-    return handed_over(s.above(microbatch), &State::output, s, &State::input, microbatch, "input");
+    State* const above = s.above(microbatch);
+    if (above == nullptr) return {};
+    if (above->shares_device_with(s))
+      return above->output.held(run_.sequence(above->id, microbatch));
+    return arrived(s, s.input, microbatch, "input");
   }
   std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) {
-    return handed_over(s.below(microbatch), &State::input_gradient, s, &State::output_gradient,
-                       microbatch, "gradient");
+    State* const below = s.below(microbatch);
+    if (below == nullptr) return {};
+    if (below->shares_device_with(s)) return run_.input_gradient_of(*below, microbatch).held();
+    return arrived(s, s.output, microbatch, "gradient");
   }
 
-  /// What a neighbour left in a ring of its own, or sent to one of this stage; empty: it has none.
-  std::span<const T> handed_over(State* from, typename State::Ring State::* left, State& s,
-                                 typename State::Ring State::* sent, std::int64_t microbatch,
-                                 std::string_view what) {
-    if (from == nullptr) return {};
-    if (from->shares_device_with(s)) return (from->*left).held(run_.sequence(from->id, microbatch));
+  /// What a neighbour sent to a ring of this stage.
+  std::span<const T> arrived(State& s, typename State::Ring& sent, std::int64_t microbatch,
+                             std::string_view what) {
     const std::int64_t q = run_.sequence(s.id, microbatch);
-    if (!(s.*sent).has_landed(q)) {
+    if (!sent.has_landed(q)) {
       throw DeviceError(fmt::format("stage {}: the {} of microbatch {} has not arrived",
                                     index(s.id), what, microbatch));
     }
-    return (s.*sent).held(q);
+    return sent.held(q);
   }
 
   /// What both halves of a backward read.
@@ -291,8 +294,11 @@ class StageWork {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
     spans.weights = s.weights.held(*run_.versions(instance));
-    if (s.above(k) != nullptr)
-      spans.input_gradient = s.input_gradient.acquire(run_.sequence(s.id, k));
+    if (s.above(k) != nullptr) {
+      const auto made = run_.input_gradient_of(s, k);
+      spans.input_gradient =
+          run_.sequence.makes_gradient_in_output(s.id, k) ? made.held() : made.acquire();
+    }
     return spans;
   }
 
@@ -324,11 +330,10 @@ class StageWork {
     if (below == nullptr) return;
     // Its transfer has ended, for the gradient came back; a stage of this device may still read it.
     const bool local = below->shares_device_with(s);
-    s.output.release(q, local ? 2 : 1);
-    if (local)
-      below->input_gradient.release(run_.sequence(below->id, microbatch));
-    else
-      s.output_gradient.release(q);
+    if (local) run_.input_gradient_of(*below, microbatch).release();
+    // Else who takes the gradient that was made in its slot frees it.
+    if (above == nullptr || !run_.sequence.makes_gradient_in_output(s.id, microbatch))
+      s.output.release(q, local ? 2 : 1);
   }
 
   SampleSpans<W> sample_of(State& s, std::int64_t microbatch, Stream& stream) {

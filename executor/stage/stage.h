@@ -140,15 +140,17 @@ class Stage {
     forward(kernels, spans);
   }
 
-  /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
-  /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
+  /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient, which may
+  /// be where output_gradient is; adds to gradients. Its bits are those of backward_input() and
+  /// backward_weight() in turn.
   void backward(K& kernels, const BackwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
     check(spans, sizes_.scratch);
     check_size(spans.weights, sizes_.parameters);
     check_size(spans.gradients, sizes_.parameters);
     for (std::size_t i = places_.size(); i-- > 0;) {
       if (ends_block(i)) recompute_block(kernels, spans, *places_[i].block, {});
-      const BackwardSpans<T, W> own = passing_spans_of(i, spans);
+      BackwardSpans<T, W> own = passing_spans_of(i, spans);
+      keep_apart(kernels, own, spans.scratch);
       places_[i].layer.backward_input(kernels, own);
       places_[i].layer.backward_weight(kernels, own);
       if (after) after(i);
@@ -285,9 +287,21 @@ class Stage {
     own.input_gradient = layer > 0 ? between(layer - 1) : spans.input_gradient;
     return own;
   }
+  /// In scratch: gradients on the two sides of a layer, but for those that are handed in and out.
+  std::int64_t gradient_buffers() const {
+    return std::clamp<std::int64_t>(std::ssize(places_) - 1, 1, 2);
+  }
+  /// A stage's only layer reads its output's gradient when that of its input has been written.
+  void keep_apart(K& kernels, BackwardSpans<T, W>& own, std::span<T> scratch) const {
+    if (own.input_gradient.empty() || own.input_gradient.data() != own.output_gradient.data())
+      return;
+    const std::span<T> kept = part(scratch, 0, sizes_.boundary);
+    kernels.copy(own.output_gradient, kept);
+    own.output_gradient = kept;
+  }
   /// In scratch that layers take in turn.
   BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const {
-    const std::int64_t buffers = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+    const std::int64_t buffers = gradient_buffers();
     const std::int64_t step = room<T, W>(sizes_.boundary);
     // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was
     // handed in.
@@ -396,10 +410,9 @@ class Stage {
       block.kept = std::exchange(kept, kept + block.size);
       largest_block_ = std::max(largest_block_, block.size);
     }
-    const auto between = std::min<std::int64_t>(2, static_cast<std::int64_t>(places_.size()) - 1);
     sizes_.parameters = weights;
     sizes_.boundary = boundary;
-    sizes_.scratch = largest_scratch + between * inner + largest_block_;
+    sizes_.scratch = largest_scratch + gradient_buffers() * inner + largest_block_;
     sizes_.kept_gradients = kept;
     sizes_.inner_gradient = largest_inner;
   }

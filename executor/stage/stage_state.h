@@ -103,7 +103,6 @@ class StageState {
     eviction_buffer = ring(SlotKind::eviction_buffer, sizes.stash);
     input = ring(SlotKind::input, sizes.boundary);
     output = ring(SlotKind::output, sizes.boundary);
-    output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
     state = backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.kind));
@@ -242,7 +241,7 @@ class StageState {
   const std::int32_t most_stashes;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
-  Ring weights, input, output, output_gradient, input_gradient, kept_gradients;
+  Ring weights, input, output, input_gradient, kept_gradients;
   Ring eviction_buffer, hosted_stash;     // of stashes that are evicted
   typename B::template Buffer<W> state;   // of the optimizer
   typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded

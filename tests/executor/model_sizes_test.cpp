@@ -45,10 +45,8 @@ void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t m
   Pieces planned = bytes.stash_pieces;
   std::erase_if(planned, [](const auto& piece) { return piece.first * piece.second == 0; });
   EXPECT_EQ(planned, pieces);
-  for (const SlotKind kind :
-       {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+  for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::input_gradient})
     EXPECT_EQ(bytes[kind], sizes.boundary * element);
-  }
   EXPECT_EQ(bytes[SlotKind::kept_gradients], sizes.kept_gradients * element);
   EXPECT_EQ(bytes.workspace, sizes.scratch * element);
   EXPECT_EQ(bytes.optimizer, 2 * sizes.parameters * element);

@@ -176,7 +176,6 @@ TEST(Memory, OneSlotLessFails) {
       {SlotKind::gradients, ReplicaId{2}, DeviceId{0}, OpKind::backward},
       {SlotKind::input, ReplicaId{1}, DeviceId{1}, OpKind::backward},
       {SlotKind::output, ReplicaId{0}, DeviceId{0}, OpKind::update},
-      {SlotKind::output_gradient, ReplicaId{0}, DeviceId{0}, OpKind::backward},
   };
   for (const SlotFault& fault : faults) {
     SlotCounts slots = planned;
@@ -190,7 +189,7 @@ TEST(Memory, OneSlotLessFails) {
     EXPECT_FALSE(verify(program, slots).empty()) << name(fault.kind);
   }
   SlotCounts slots = planned;
-  --slots[ReplicaId{1}][SlotKind::input_gradient];
+  --slots[ReplicaId{2}][SlotKind::input_gradient];
   EXPECT_FALSE(verify(program, slots).empty());
 }
 

@@ -223,7 +223,7 @@ TEST(FrameworkMemory, PublishedPeaksComeOutWithinFivePercent) {
       EXPECT_LT(std::abs(found.framework), 0.05);
       // The authors' orders are not published; by ones that hold as much as they may:
       EXPECT_LT(std::abs(off(run, schedule, published, true).framework), 0.065);
-      if (schedule == "1f1b") continue;
+      if (schedule == "1f1b" || schedule == "interleaved") continue;
       EXPECT_GT(found.tandem, 0.05);  // slots that stand from start to end are no measure of it
     }
   }

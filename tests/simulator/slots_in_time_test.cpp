@@ -114,12 +114,15 @@ class UsesOfSlots {
         ring(replica, SlotKind::stash)
             .take(microbatch, again ? again->start : span.start, last.end);
       }
-      add_made(SlotKind::output, replica, microbatch, span.start);
+      add_made(OpKind::send_activation, SlotKind::output, replica, microbatch, span.start);
     } else if (is_transfer(op.kind) && !moves_stash(op.kind)) {
       add_received(span, microbatch);
     }
     if (makes_input_gradient(op.kind)) {
-      add_made(SlotKind::input_gradient, replica, microbatch, span.start);
+      const bool over_gradient =
+          op.kind == OpKind::backward && find_gradient_for(replica, microbatch).has_value();
+      add_made(OpKind::send_gradient, over_gradient ? SlotKind::output : SlotKind::input_gradient,
+               replica, microbatch, span.start);
     }
     if (op.kind == backward_input) {
       ring(replica, SlotKind::kept_gradients)
@@ -148,13 +151,22 @@ class UsesOfSlots {
     return updates.lower_bound(microbatch)->second.end;
   }
 
+  /// The transfer of the gradient that a stage's output gets.
+  std::optional<Times> find_gradient_for(ReplicaId replica, std::int64_t microbatch) const {
+    for (const Placement::Edge& edge : placement_.edges) {
+      if (edge.from != replica) continue;
+      if (const auto sent = find(OpKind::send_gradient, edge.to, microbatch)) return sent;
+    }
+    return std::nullopt;
+  }
+
   /// What a stage makes for its neighbours: until it is sent, or a neighbour on this device is
   /// done.
-  void add_made(SlotKind kind, ReplicaId replica, std::int64_t microbatch, Duration start) {
-    const bool down = kind == SlotKind::output;
+  void add_made(OpKind sender, SlotKind kind, ReplicaId replica, std::int64_t microbatch,
+                Duration start) {
+    const bool down = sender == OpKind::send_activation;
     std::optional<Duration> end;
-    const auto send =
-        find(down ? OpKind::send_activation : OpKind::send_gradient, replica, microbatch);
+    const auto send = find(sender, replica, microbatch);
     if (send) end = send->end;
     for (const Placement::Edge& edge : placement_.edges) {
       if ((down ? edge.from : edge.to) != replica) continue;
@@ -175,7 +187,7 @@ class UsesOfSlots {
       const ReplicaId receiver = down ? edge.to : edge.from;
       const auto last = last_gradient(receiver, microbatch);
       if (!last || placement_.device[receiver] != target) continue;
-      ring(receiver, down ? SlotKind::input : SlotKind::output_gradient)
+      ring(receiver, down ? SlotKind::input : SlotKind::output)
           .take(sequence_(receiver, microbatch), span.start, last->end);
     }
   }

@@ -491,6 +491,17 @@ class Requirements {
     std::vector<std::size_t> acquires, releases;
   };
 
+  /// Whether the gradient of the input takes the place of the one that a transfer brought.
+  bool gradient_in_output(ReplicaId replica, std::int64_t k) {
+    const std::size_t input = find(Work::input, replica, k);
+    if (input == kNone || input != find(Work::weight, replica, k)) return false;
+    return std::any_of(
+        placement_.edges.begin(), placement_.edges.end(), [&](const Placement::Edge& edge) {
+          return edge.from == replica && find(Work::forward, edge.to, k) != kNone &&
+                 placement_.device[edge.to] != placement_.device[replica];
+        });
+  }
+
   /// What a stage makes for `others`, or receives from them.
   Use use_of_edges(ReplicaId replica, std::int64_t k, bool outgoing, bool made, OpKind carrier) {
     Use use;
@@ -525,11 +536,17 @@ class Requirements {
         return {{find(Work::evict, replica, k)}, {find(Work::load, replica, k)}};
       case SlotKind::input:
         return use_of_edges(replica, k, false, false, OpKind::send_activation);
-      case SlotKind::output:
-        return use_of_edges(replica, k, true, true, OpKind::send_activation);
-      case SlotKind::output_gradient:
-        return use_of_edges(replica, k, true, false, OpKind::send_gradient);
+      case SlotKind::output: {
+        Use use = use_of_edges(replica, k, true, true, OpKind::send_activation);
+        if (gradient_in_output(replica, k)) {
+          const Use gradient = use_of_edges(replica, k, false, true, OpKind::send_gradient);
+          use.releases.insert(use.releases.end(), gradient.releases.begin(),
+                              gradient.releases.end());
+        }
+        return use;
+      }
       case SlotKind::input_gradient:
+        if (gradient_in_output(replica, k)) return {};
         return use_of_edges(replica, k, false, true, OpKind::send_gradient);
       case SlotKind::kept_gradients: {
         const std::size_t first = find(Work::input, replica, k),

@@ -239,7 +239,24 @@ TEST(CountSlots, HasNoSlotsForWhatTheEndsOfAPipelineNeverSee) {
   EXPECT_EQ(first[SlotKind::input_gradient], 0);
   const StageSlots& last = slots[ReplicaId{2}];
   EXPECT_EQ(last[SlotKind::output], 0);
-  EXPECT_EQ(last[SlotKind::output_gradient], 0);
+}
+
+/// A slot for what a stage hands down also takes what comes back for it, and what it hands up then:
+/// until that is known to be taken. Where one stage is above another on a device, a reader of the
+/// output may come later; where a backward is split, its weight half reads the gradient still.
+TEST(CountSlots, AWholeBackwardMakesItsGradientInTheSlotOfItsOutput) {
+  const auto counts = [](const char* schedule, SlotKind kind) {
+    return slots_of(pipeline(schedule, 4, 8), kind);
+  };
+  EXPECT_THAT(counts("1f1b", SlotKind::output), ElementsAre(4, 4, 3, 0));
+  EXPECT_THAT(counts("1f1b", SlotKind::input_gradient), ElementsAre(0, 0, 0, 2));
+  EXPECT_THAT(counts("zb-h1", SlotKind::output), ElementsAre(4, 4, 4, 0));
+  EXPECT_THAT(counts("zb-h1", SlotKind::input_gradient),
+              ElementsAre(0, ::testing::Gt(0), ::testing::Gt(0), ::testing::Gt(0)));
+  const SlotCounts folded = count_slots(program_of(pipeline("1f1b-v", 2, 4)));
+  EXPECT_EQ(folded[ReplicaId{0}][SlotKind::input_gradient], 0);
+  EXPECT_GT(folded[ReplicaId{1}][SlotKind::input_gradient], 0);  // its consumer is on its device
+  EXPECT_EQ(folded[ReplicaId{2}][SlotKind::input_gradient], 0);
 }
 
 class EverySchedulesSlots : public ::testing::TestWithParam<std::string> {};
@@ -310,7 +327,6 @@ TEST(MemoryByClass, AddsSlotsUpByClassAndDevice) {
   bytes[SlotKind::stash] = 30;
   bytes[SlotKind::input] = 4;
   bytes[SlotKind::output] = 5;
-  bytes[SlotKind::output_gradient] = 6;
   bytes[SlotKind::input_gradient] = 7;
   bytes.optimizer = 50'000;
   bytes.workspace = 100;
@@ -323,7 +339,7 @@ TEST(MemoryByClass, AddsSlotsUpByClassAndDevice) {
   EXPECT_EQ(first.optimizer, 50'000);
   EXPECT_EQ(first.activations, 2 * 30);
   const StageSlots& of = slots[ReplicaId{0}];
-  EXPECT_EQ(first.buffers, of[SlotKind::output] * 5 + of[SlotKind::output_gradient] * 6 + 100);
+  EXPECT_EQ(first.buffers, of[SlotKind::output] * 5 + 100);
   EXPECT_EQ(first.total(), 1000 + 1000 + 2000 + 50'000 + 60 + first.buffers);
 }
 

@@ -62,8 +62,8 @@ struct OneForwardOneBackward {
 /// input_gradient.
 SlotCounts enough() {
   SlotCounts slots(2);
-  slots[kFirst].counts = {1, 1, 2, 0, 2, 2, 0};
-  slots[kSecond].counts = {1, 1, 1, 2, 0, 0, 2};
+  slots[kFirst].counts = {1, 1, 2, 0, 2, 0};
+  slots[kSecond].counts = {1, 1, 1, 2, 0, 2};
   return slots;
 }
 
@@ -247,8 +247,8 @@ struct NewestOfTwo {
   }
   static SlotCounts slots() {
     SlotCounts slots(2);
-    slots[kFirst].counts = {2, 1, 2, 0, 2, 2, 0};
-    slots[kSecond].counts = {1, 1, 1, 2, 0, 0, 2};
+    slots[kFirst].counts = {2, 1, 2, 0, 2, 0};
+    slots[kSecond].counts = {1, 1, 1, 2, 0, 2};
     return slots;
   }
 };
@@ -391,7 +391,7 @@ TEST(Verify, TrustsNoInstanceBeyondTheEndOfARun) {
   draft.rows.back().lanes = {collective};
   draft.rows[index(f)].waits = {{u, 1}};
   SlotCounts slots(1);
-  slots[kFirst].counts = {2, 1, 2, 0, 0, 0, 0};
+  slots[kFirst].counts = {2, 1, 2, 0, 0, 0};
   EXPECT_THAT(
       messages(draft.build(), slots),
       ElementsAre(

@@ -27,7 +27,8 @@ std::vector<T> poison(std::int64_t size) {
   return std::vector<T>(static_cast<std::size_t>(size), std::numeric_limits<T>::quiet_NaN());
 }
 
-enum class Backward { whole, split };
+/// In place: the gradient of the input is written over that of the output.
+enum class Backward { whole, in_place, split };
 
 /// All that one run of a pipeline leaves: by global names, so that cuts can be compared.
 template <class T>
@@ -130,7 +131,7 @@ class Pipeline {
     const StageSizes& sizes = stages_[s].sizes();
     const bool last = s + 1 == stages_.size();
     std::vector<T> scratch =
-        poison<T>(how == Backward::whole ? sizes.scratch : sizes.kept_gradients);
+        poison<T>(how == Backward::split ? sizes.kept_gradients : sizes.scratch);
     BackwardSpans<T> spans{
         .weights = memory.weights,
         .input = input(s),
@@ -139,10 +140,11 @@ class Pipeline {
         .scratch = scratch,
         .input_gradient = s > 0 ? std::span<T>(memory.input_gradient) : std::span<T>(),
         .gradients = memory.gradients};
-    if (how == Backward::whole) {
-      stages_[s].backward(kernels_, spans);
-      return;
+    if (how == Backward::in_place && s > 0 && !last) {
+      memory.input_gradient = memories_[s + 1].input_gradient;
+      spans.output_gradient = spans.input_gradient = memory.input_gradient;
     }
+    if (how != Backward::split) return stages_[s].backward(kernels_, spans);
     spans.gradients = {};
     std::vector<T> inner = poison<T>(sizes.inner_gradient);
     spans.inner_gradient = inner;
@@ -192,6 +194,18 @@ TEST_P(EveryModel, GivesTheSameBitsHoweverItIsCut) {
     each.push_back(layer);
   }
   EXPECT_EQ(Pipeline<float>(model, each).run({}), whole);
+}
+
+TEST_P(EveryModel, GivesTheSameBitsInPlace) {
+  const ModelSpec& model = GetParam().model;
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  const Outcome<float> whole = Pipeline<float>(model, {layers}).run({});
+  for (std::int32_t first = 1; first < layers; ++first) {
+    for (std::int32_t second = first + 1; second < layers; ++second) {
+      const std::vector<std::int32_t> cuts{first, second, layers};
+      EXPECT_EQ(Pipeline<float>(model, cuts).run({.backward = Backward::in_place}), whole);
+    }
+  }
 }
 
 TEST_P(EveryModel, GivesTheSameBitsWithSplitBackwardAndRecomputation) {
