@@ -97,6 +97,12 @@ class Printer {
       print_list("stages", placement_.device);
     if (!counts_up(placement_.stage)) print_list("replicas", placement_.stage);
     print_edges();
+    if (!schedule_.corrections.empty()) {
+      text_ += "# corrections";
+      for (const Correction& one : schedule_.corrections)
+        text_ += fmt::format(" {}:{}", one.delay, one.kept);
+      text_ += '\n';
+    }
     for (const std::vector<StageId>& group : placement_.tied) {
       for (const StageId stage : group)
         text_ += fmt::format("{}{}", stage == group.front() ? "# tied " : "+", index(stage));

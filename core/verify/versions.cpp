@@ -25,6 +25,7 @@ class Versions : public Checker {
     ReplicaId replica{};
     std::int32_t residue = 0, staleness = 0;
     std::int64_t covering = 0;  // the update that covers the microbatch
+    SlotKind slot = SlotKind::weights;
   };
 
   void check_reader(InstructionId id, InstructionId forward, std::int32_t r) {
@@ -38,7 +39,11 @@ class Versions : public Checker {
     }
     const std::int32_t covering = facts_.update_covering(op.replica, r);
     if (covering < 0) return;  // reported as a missing update
-    const Reader reader{id, op.replica, r, op.staleness, covering};
+    const bool corrected =
+        makes_input_gradient(op.kind) && program_.correction(op.replica).corrects();
+    const Reader reader{id,       op.replica,
+                        r,        op.staleness,
+                        covering, corrected ? SlotKind::corrected_weights : SlotKind::weights};
     check_made(reader);
     check_kept(reader);
     if (program_.reads_newest()) check_newest(reader);
@@ -70,7 +75,7 @@ class Versions : public Checker {
 
   /// With n slots, version v goes when the update makes version v + n.
   void check_kept(const Reader& reader) {
-    const std::int64_t slots = slots_[reader.replica][SlotKind::weights];
+    const std::int64_t slots = slots_[reader.replica][reader.slot];
     if (slots < 1) return overwritten(reader, reader.id, 0);
     const std::int64_t number = reader.covering - reader.staleness + slots - 1;
     const bool kept = check_kept_until(reader, number);
@@ -96,9 +101,10 @@ class Versions : public Checker {
 
   void overwritten(const Reader& reader, InstructionId writer, std::int64_t later) {
     report_.add(ViolationKind::version_overwritten, writer,
-                "{}: with {} weight slots, {}, {} {}, may overwrite the version that {} reads for "
+                "{}: with {} {} slots, {}, {} {}, may overwrite the version that {} reads for "
                 "microbatch {}",
-                at_replica(program_, reader.replica), slots_[reader.replica][SlotKind::weights],
+                at_replica(program_, reader.replica), slots_[reader.replica][reader.slot],
+                reader.slot == SlotKind::weights ? "weight" : "corrected weight",
                 at_instruction(program_, writer), batches(std::abs(later)),
                 later < 0 ? "before" : "later", at_instruction(program_, reader.id),
                 reader.residue);

@@ -293,7 +293,7 @@ class StageWork {
   BackwardSpans<T, W> input_half_spans(State& s, const Instance& instance) {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
-    spans.weights = s.weights.held(*run_.versions(instance));
+    spans.weights = s.read_backward(*run_.versions(instance));
     if (s.above(k) != nullptr) {
       const auto made = run_.input_gradient_of(s, k);
       spans.input_gradient =
@@ -373,9 +373,10 @@ class StageWork {
             Kernels& kernels) {
     how.batch = microbatch / run_.program.microbatches() + 1;
     how.gradient_scale *= s.place.gradient_factor;
-    UpdateSpans<T, W> spans = s.step_spans(versions.read, versions.made);
-    spans.gradients = s.gradients.held(update_of(s, microbatch));
-    spans.state = s.state.elements();
+    how.correction = s.place.correction;
+    const std::int64_t number = update_of(s, microbatch);
+    UpdateSpans<T, W> spans = s.step_spans(number + 1, versions.read, versions.made);
+    spans.gradients = s.gradients.held(number);
     tandem::update(kernels, s.optimizer, how, s.stage.parameters(), spans);
   }
 

@@ -96,7 +96,8 @@ class Reference {
         update_stage(*stage, gradients, decisions);
         if (!on_update) continue;
         ReferenceUpdate made{.tensors = {}, .version = stage->updates};
-        for (const auto& [name, values] : stage->versions.back()) made.tensors.push_back(name);
+        for (const auto& [name, values] : stage->versions.back().weights)
+          made.tensors.push_back(name);
         on_update(made);
       }
     }
@@ -129,10 +130,14 @@ class Reference {
     std::vector<T> backward_weights = {};  // empty: backward reads the same
     std::vector<std::vector<T>> sums = {};
   };
+  struct Version {
+    Tensors weights = {};
+    Tensors corrected = {};  // what backwards read; empty: the weights
+  };
   struct SerialStage {
     ReferenceStage config;
     std::vector<Entry> entries;
-    std::deque<Tensors> versions;         // the newest last
+    std::deque<Version> versions;         // the newest last
     std::int64_t updates = 0, steps = 0;  // steps: updates that were not skipped
     std::int64_t loaded = -1, loaded_backward = -1;  // the versions in the entries
     /// Of each update of a batch: its microbatches in the order in which they are added, and how
@@ -146,7 +151,7 @@ class Reference {
     SerialStage stage{
         .config = config,
         .entries = {},
-        .versions = {Tensors{}},
+        .versions = {Version{}},
         .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
         .added = {}};
     for (std::int32_t i = 0; i < config_.microbatches; ++i) {
@@ -159,10 +164,12 @@ class Reference {
       for (const Tensor& tensor : layer.tensors()) {
         std::vector<T> weights = zeros(tensor.size());
         initialise<T>(tensor, config_.seed, weights);
-        stage.versions.back()[tensor.name] = weights;
+        stage.versions.back().weights[tensor.name] = weights;
+        if (config.correction.corrects()) stage.versions.back().corrected[tensor.name] = weights;
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(tensor.size() * optimizer_states(config_.optimizer.kind));
+            zeros(tensor.size() * (optimizer_states(config_.optimizer.kind) +
+                                   (config.correction.corrects() ? 1 : 0)));
       }
       stage.entries.push_back({.layer = std::move(layer)});
     }
@@ -200,7 +207,9 @@ class Reference {
     version = std::max<std::int64_t>(version, 0);
     if (std::exchange(loaded, version) == version) return;
     const auto back = static_cast<std::size_t>(stage.updates - version);
-    const Tensors& weights = stage.versions.at(stage.versions.size() - 1 - back);
+    const Version& read = stage.versions.at(stage.versions.size() - 1 - back);
+    const bool corrected = into == &Entry::backward_weights && stage.config.correction.corrects();
+    const Tensors& weights = corrected ? read.corrected : read.weights;
     for (Entry& entry : stage.entries) {
       (entry.*into).clear();
       for (const Tensor& tensor : entry.layer.tensors()) {
@@ -366,7 +375,7 @@ class Reference {
   }
   void update_stage(SerialStage& stage, const Tensors& gradients,
                     const std::map<std::string, GuardDecision>& decisions) {
-    Tensors version;
+    Version version{.corrected = stage.versions.back().corrected};
     bool skipped = false;
     for (const Entry& entry : stage.entries) {
       for (const Tensor& tensor : entry.layer.tensors()) {
@@ -376,9 +385,10 @@ class Reference {
           state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
           state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
         } else if (!decision.skip) {
-          update_tensor(stage, tensor, gradients.at(tensor.name), decision);
+          update_tensor(stage, tensor, gradients.at(tensor.name), decision,
+                        version.corrected[tensor.name]);
         }
-        version[tensor.name] = state_.weights.at(tensor.name);
+        version.weights[tensor.name] = state_.weights.at(tensor.name);
       }
     }
     stage.versions.push_back(std::move(version));
@@ -389,20 +399,28 @@ class Reference {
     if (!skipped) ++stage.steps;
   }
   void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
-                     const GuardDecision& decision) {
+                     const GuardDecision& decision, std::vector<T>& corrected) {
     Tensor alone = tensor;
     alone.offset = 0;
     std::vector<T>& weights = state_.weights.at(tensor.name);
     const std::vector<T> before = weights;
+    std::span<T> state = state_.optimizer.at(tensor.name), drift;
+    if (stage.config.correction.corrects()) {
+      drift = state.last(weights.size());
+      state = state.first(state.size() - weights.size());
+    }
     update(kernels_, config_.optimizer,
            {.number = stage.steps + 1,
             .batch = state_.batches + 1,
-            .gradient_scale = scale_of(stage) * decision.scale},
+            .gradient_scale = scale_of(stage) * decision.scale,
+            .correction = stage.config.correction},
            std::span<const Tensor>(&alone, 1),
            {.weights = before,
             .gradients = gradient,
-            .state = state_.optimizer.at(tensor.name),
-            .weights_out = weights});
+            .state = state,
+            .weights_out = weights,
+            .drift = drift,
+            .corrected = corrected});
   }
 
   ReferenceConfig config_;

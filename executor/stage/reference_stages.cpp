@@ -71,10 +71,12 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
   std::vector<ReferenceStage> stages;
   for (const StageId stage : all_ids<StageId>(layers.size())) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_of(stage);
-    ReferenceStage row{.layers = layers[index(stage)],
-                       .replicas = static_cast<std::int32_t>(replicas.size()),
-                       .staleness = std::vector<std::int32_t>(m, delay),
-                       .replica = std::vector<std::int32_t>(m)};
+    ReferenceStage row{
+        .layers = layers[index(stage)],
+        .replicas = static_cast<std::int32_t>(replicas.size()),
+        .staleness = std::vector<std::int32_t>(m, delay),
+        .correction = schedule.corrections.empty() ? Correction{} : schedule.corrections[stage],
+        .replica = std::vector<std::int32_t>(m)};
     std::vector<std::vector<std::int32_t>> orders;
     for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
       for (const std::int32_t k : orders.emplace_back(summing_order(schedule, replicas[replica])))

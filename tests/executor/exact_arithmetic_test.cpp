@@ -32,6 +32,9 @@ struct Task {
 /// Which versions microbatch k reads, of each layer. Version u is there after u updates.
 struct Rule {
   std::function<std::int64_t(std::int64_t k, std::size_t layer)> forward, backward;
+  /// Backwards read w − delay·δ, δ ← kept·δ + (1 − kept)·(change of w); by layer. Empty: w.
+  std::vector<Rational> delay = {}, kept = {};
+  std::vector<Rational> rate_divisor = {};  // by layer; empty: 1
 };
 
 /// Every microbatch reads version max(⌊k/m⌋ − delay, 0).
@@ -73,41 +76,63 @@ Row row_times(const Row& x, const Matrix& w, bool transposed) {
   return y;
 }
 
+/// What there is of each version: the weights, what backwards read, and δ.
+struct Version {
+  Weights weights, corrected, drift;
+};
+
 /// Adds what microbatch k leaves by the versions that the rule says.
 void add_gradient(const Task& task, const Rule& rule, std::int64_t k,
-                  const std::vector<Weights>& versions, Weights& gradient) {
+                  const std::vector<Version>& versions, Weights& gradient) {
   auto [input, target] = task.sample(k);
   const std::size_t d = input.size(), layers = task.initial.size();
-  const auto read = [&](const auto& version, std::size_t layer) -> const Matrix& {
-    return versions.at(static_cast<std::size_t>(version(k, layer)))[layer];
+  const auto read = [&](const auto& version, std::size_t layer) -> const Version& {
+    return versions.at(static_cast<std::size_t>(version(k, layer)));
   };
   std::vector<Row> x{std::move(input)};
   for (std::size_t layer = 0; layer < layers; ++layer)
-    x.push_back(row_times(x.back(), read(rule.forward, layer), false));
+    x.push_back(row_times(x.back(), read(rule.forward, layer).weights[layer], false));
   Row error = x.back();
   for (std::size_t i = 0; i < d; ++i) error[i] = (error[i] - target[i]) / task.microbatches;
   for (std::size_t layer = layers; layer-- > 0;) {
     for (std::size_t i = 0; i < d * d; ++i) gradient[layer][i] += x[layer][i / d] * error[i % d];
-    error = row_times(error, read(rule.backward, layer), true);
+    error = row_times(error, read(rule.backward, layer).corrected[layer], true);
   }
+}
+
+Version next_version(const Task& task, const Rule& rule, const Version& now,
+                     const Weights& gradient) {
+  Version next = now;
+  for (std::size_t layer = 0; layer < gradient.size(); ++layer) {
+    const Rational rate =
+        rule.rate_divisor.empty() ? task.rate : task.rate / rule.rate_divisor[layer];
+    for (std::size_t i = 0; i < gradient[layer].size(); ++i) {
+      const Rational change = -rate * gradient[layer][i];
+      next.weights[layer][i] += change;
+      next.corrected[layer][i] = next.weights[layer][i];
+      if (rule.delay.empty()) continue;
+      Rational& drift = next.drift[layer][i];
+      drift = rule.kept[layer] * drift + (1 - rule.kept[layer]) * change;
+      next.corrected[layer][i] -= rule.delay[layer] * drift;
+    }
+  }
+  return next;
 }
 
 /// The weights after each update, the initial ones first.
 std::vector<Weights> by_rationals(const Task& task, const Rule& rule) {
-  std::vector<Weights> versions{task.initial};
+  Weights zeros;
+  for (const Matrix& matrix : task.initial) zeros.emplace_back(matrix.size());
+  std::vector<Version> versions{{task.initial, task.initial, zeros}};
   for (std::int64_t u = 0; u < task.updates; ++u) {
-    Weights gradient;
-    for (const Matrix& matrix : task.initial) gradient.emplace_back(matrix.size());
+    Weights gradient = zeros;
     for (std::int64_t k = u * task.microbatches; k < (u + 1) * task.microbatches; ++k)
       add_gradient(task, rule, k, versions, gradient);
-    Weights next = versions.back();
-    for (std::size_t layer = 0; layer < next.size(); ++layer) {
-      for (std::size_t i = 0; i < next[layer].size(); ++i)
-        next[layer][i] -= task.rate * gradient[layer][i];
-    }
-    versions.push_back(std::move(next));
+    versions.push_back(next_version(task, rule, versions.back(), gradient));
   }
-  return versions;
+  std::vector<Weights> weights;
+  for (Version& version : versions) weights.push_back(std::move(version.weights));
+  return weights;
 }
 
 /// Undelayed numbers grow faster, and fit the mantissa for fewer updates; so do those of many
@@ -153,8 +178,9 @@ Task task_of(const TrainingCase& test) {
 }
 
 /// Weights after each update, by the executor, as rationals: exactly the doubles it holds.
-std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const TrainingCase& test) {
-  const Program program = lower(test.make());
+std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const TrainingCase& test,
+                                                                    const Schedule& schedule) {
+  const Program program = lower(schedule);
   const Data data = testing::data_of(test);
   TrainingSetup<double> setup = testing::setup_of<double>(test, program, data);
   std::map<std::pair<std::int64_t, std::int64_t>, Matrix> found;
@@ -172,9 +198,9 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   return found;
 }
 
-void expect_rule(const TrainingCase& test, const Rule& rule, bool holds) {
+void expect_rule(const TrainingCase& test, const Schedule& schedule, const Rule& rule, bool holds) {
   const std::vector<Weights> expected = by_rationals(task_of(test), rule);
-  const auto found = by_executor(test);
+  const auto found = by_executor(test, schedule);
   ASSERT_EQ(found.size(), static_cast<std::size_t>(test.batches * test.model.blocks));
   bool equal = true;
   for (const auto& [key, matrix] : found) {
@@ -183,6 +209,9 @@ void expect_rule(const TrainingCase& test, const Rule& rule, bool holds) {
     equal = equal && matrix == exact;
   }
   EXPECT_EQ(equal, holds) << test.schedule;
+}
+void expect_rule(const TrainingCase& test, const Rule& rule, bool holds) {
+  expect_rule(test, test.make(), rule, holds);
 }
 
 TEST(ExactArithmetic, TwoBufferedWeightsFollowTheirRule) {
@@ -230,6 +259,44 @@ TEST(ExactArithmetic, PaciFollowsItsRule) {
   }
 }
 
+/// A rule whose backwards correct what is newest, on stages that hold these layers.
+Rule corrected(std::int64_t m, const std::vector<LayerRange>& stages,
+               const std::vector<Rational>& delays, const std::vector<Rational>& kept) {
+  Rule rule = newest(m, stages);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto layers = static_cast<std::size_t>(stages[stage].size());
+    rule.delay.insert(rule.delay.end(), layers, delays[stage]);
+    rule.kept.insert(rule.kept.end(), layers, kept[stage]);
+  }
+  return rule;
+}
+
+TEST(ExactArithmetic, PipeMareFollowsItsRule) {
+  for (const TrainingCase& test : cases_of("pipemare")) {
+    const std::int64_t m = test.microbatches;
+    const std::vector<LayerRange> stages = stages_of(test);
+    Schedule schedule = test.make();
+    std::vector<Rational> delays, published, negated, kept, swapped;
+    for (const StageId stage : ids(schedule.corrections)) {
+      Correction& correction = schedule.corrections[stage];
+      correction.kept = 0.25;  // the default's powers are no dyadic numbers
+      const auto ahead = std::ssize(stages) - 1 - static_cast<std::int64_t>(index(stage));
+      delays.push_back(Rational(ahead, m));
+      EXPECT_EQ(Rational(correction.delay), delays.back());
+      published.push_back(Rational(2 * ahead + 1, m));
+      negated.push_back(-delays.back());
+      kept.push_back(Rational(1, 4));
+      swapped.push_back(Rational(3, 4));
+    }
+    expect_rule(test, schedule, corrected(m, stages, delays, kept), true);
+    expect_rule(test, schedule, corrected(m, stages, published, kept), false);
+    expect_rule(test, schedule, corrected(m, stages, negated, kept), false);
+    expect_rule(test, schedule, corrected(m, stages, delays, swapped), false);
+    expect_rule(test, schedule, newest(m, stages), false);
+    expect_rule(test, schedule, stashed(m, stages), false);
+  }
+}
+
 /// Weights that are numbers, one at first, as are the inputs.
 Task scalars(std::size_t layers, const std::vector<int>& targets) {
   return {.initial = Weights(layers, Matrix{1}),
@@ -259,8 +326,21 @@ TEST(GoldenTrajectories, OfThreeStages) {
   EXPECT_EQ(written(stash, 2), (Numbers{"5/4", "23/16", "1537/1024"}));
   const auto latest = by_rationals(task, newest(1, stages));
   EXPECT_EQ(written(latest, 0), (Numbers{"5/4", "395/256", "432885/262144"}));
-  EXPECT_EQ(written(latest, 1), written(stash, 1));
-  EXPECT_EQ(written(latest, 2), written(stash, 2));
+  const std::vector<Rational> half(3, Rational(1, 2));
+  const auto t2 = by_rationals(task, corrected(1, stages, {2, 1, 0}, half));
+  EXPECT_EQ(written(t2, 0), (Numbers{"5/4", "775/512", "843533/524288"}));
+  const auto wrong_sign = by_rationals(task, corrected(1, stages, {-2, -1, 0}, half));
+  EXPECT_EQ(written(wrong_sign, 0)[1], "805/512");
+  const auto published = by_rationals(task, corrected(1, stages, {5, 3, 1}, half));
+  EXPECT_EQ(written(published, 0)[1], "1469/1024");
+  Rule slow = newest(1, stages);
+  slow.rate_divisor = {2, 1, 1};
+  const auto t1 = by_rationals(task, slow);
+  EXPECT_EQ(written(t1, 0), (Numbers{"9/8", "651/512", "695029/524288"}));
+  for (const auto* versions : {&latest, &t2, &t1}) {
+    EXPECT_EQ(written(*versions, 1), written(stash, 1));
+    EXPECT_EQ(written(*versions, 2), written(stash, 2));
+  }
 }
 
 TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {
@@ -268,9 +348,12 @@ TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {
   const Task task = scalars(4, {2, 0, 2});
   const auto stash = by_rationals(task, stashed(1, stages));
   const auto latest = by_rationals(task, newest(1, stages));
+  const auto t2 =
+      by_rationals(task, corrected(1, stages, {1, 0}, {Rational(1, 2), Rational(1, 2)}));
   EXPECT_EQ(written(stash, 0)[1], "655/1024");
   EXPECT_EQ(written(latest, 0)[1], "1995/4096");
-  for (const auto& versions : {stash, latest}) {
+  EXPECT_EQ(written(t2, 0)[1], "4615/8192");
+  for (const auto& versions : {stash, latest, t2}) {
     EXPECT_EQ(written(versions, 1)[1], "655/1024");
     EXPECT_EQ(written(versions, 2)[1], "195/256");
     EXPECT_EQ(written(versions, 3)[1], "195/256");

@@ -206,10 +206,13 @@ TEST(PipeDream, NeverWaitsInTheSteadyStateAndKeepsAVersionForEachForwardInFlight
   }
 }
 
-TEST(Paci, NeverWaitsInTheSteadyStateAndKeepsWhatAPauseNeeds) {
+class LatestWeights : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, LatestWeights, ::testing::Values("paci", "pipemare"));
+
+TEST_P(LatestWeights, NeverWaitInTheSteadyStateAndAreKeptForAPause) {
   for (const int p : {1, 2, 4, 7}) {
     for (const int m : {1, 2, 3, 8}) {
-      const SimulationResult result = simulated(pipeline("paci", p, m), kUnit, 4);
+      const SimulationResult result = simulated(pipeline(GetParam(), p, m), kUnit, 4);
       EXPECT_EQ(period(result), 3 * m);
       EXPECT_EQ(result.makespan.count(), 3 * (4 * m + p - 1));
       for (int d = 0; d < p; ++d) {

@@ -35,6 +35,8 @@ struct TrainingCase {
   std::vector<std::uint16_t> replicas = {};
   std::uint16_t directions = 2;
   bool vertical_sync = false;
+  double correction_decay = ScheduleRequest{}.correction_decay;
+  bool published_delays = false;
   std::optional<double> activation_cap = {};
   std::optional<OrderCosts> costs = {};
   GradientGuard guard = {};
@@ -66,6 +68,8 @@ struct TrainingCase {
         .replicas = replicas,
         .directions = directions,
         .vertical_sync = vertical_sync,
+        .correction_decay = correction_decay,
+        .published_delays = published_delays,
         .width = width,
         .recompute = recompute,
         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,

@@ -203,6 +203,32 @@ TEST(CountSlots, KeepsTheVersionsThatPaciWouldReadAfterAPause) {
   EXPECT_THAT(slots_of(pipeline("paci", 4, 8), SlotKind::weights), ElementsAre(2, 2, 2, 1));
 }
 
+TEST(CountSlots, KeepsOneCorrectedVersionWhereBackwardsReadIt) {
+  for (const std::int32_t m : {1, 2, 8}) {
+    const Pipeline wanted = pipeline("pipemare", 4, m);
+    EXPECT_THAT(slots_of(wanted, SlotKind::corrected_weights), ElementsAre(1, 1, 1, 0));
+    EXPECT_EQ(slots_of(wanted, SlotKind::weights),
+              slots_of(pipeline("paci", 4, m), SlotKind::weights));
+    EXPECT_THAT(slots_of(pipeline("paci", 4, m), SlotKind::corrected_weights), Each(0));
+  }
+}
+
+TEST(MemoryByClass, CountsACorrectedVersionAndWhatItIsMadeFrom) {
+  const Program program = program_of(pipeline("pipemare", 2, 2));
+  Table<ReplicaId, StageBytes> bytes(2);
+  for (StageBytes& of : bytes) {
+    of[SlotKind::weights] = of[SlotKind::corrected_weights] = 1000;
+    of.optimizer = 2000;
+    of.correction = 4000;
+  }
+  const auto memory = memory_by_class(program, count_slots(program), bytes);
+  EXPECT_EQ(memory[DeviceId{0}].weights, 1000);
+  EXPECT_EQ(memory[DeviceId{0}].versions, 1000 + 1000);
+  EXPECT_EQ(memory[DeviceId{0}].optimizer, 2000 + 4000);
+  EXPECT_EQ(memory[DeviceId{1}].versions, 0);
+  EXPECT_EQ(memory[DeviceId{1}].optimizer, 2000);
+}
+
 TEST(CountSlots, SumsIntoOneGradientWithoutSumsOverDevices) {
   for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw", "paci"}) {
     for (const int p : {1, 2, 4}) {

@@ -1,5 +1,6 @@
 #include "core/schedule/schedule.h"
 
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string>
@@ -62,7 +63,7 @@ TEST(Registry, ListsWhatTheContractNames) {
                    "2bp-1f1b-2",     "hanayo",        "chimera",    "dualpipe",   "dualpipev",
                    "zb-1p",          "zb-2p",         "zb-auto",    "zbv-auto",   "1f1b-v",
                    "v-min",          "v-half",        "v-zb",       "v-adaptive", "search",
-                   "pipedream",      "2bw",           "paci"}));
+                   "pipedream",      "2bw",           "paci",       "pipemare"}));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -87,6 +88,8 @@ TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
   EXPECT_THAT(find_schedule("gpipe").options, ElementsAre("group"));
   EXPECT_THAT(find_schedule("chimera").options, ElementsAre("directions"));
   EXPECT_THAT(find_schedule("hanayo").options, ElementsAre("waves"));
+  EXPECT_THAT(find_schedule("pipemare").options,
+              ElementsAre("correction-decay", "published-delays"));
   for (const char* plain : {"model-parallel", "data-parallel", "1f1b", "1f1b-v"}) {
     EXPECT_THAT(find_schedule(plain).options, IsEmpty());
   }
@@ -296,6 +299,39 @@ TEST(MakeSchedule, RefusesWhatCanNotBeDoneByTwoVersionsOfTheWeights) {
     tie(wanted.request);
     EXPECT_EQ(failure_of(wanted), "") << name;
   }
+}
+
+TEST(MakeSchedule, CorrectsForTheMeanDelayOfEachStage) {
+  for (const std::int32_t m : {1, 2, 3, 8}) {
+    Pipeline wanted = pipeline("pipemare", 4, m);
+    for (const bool published : {false, true}) {
+      wanted.request.published_delays = published;
+      const Schedule schedule = schedule_of(wanted);
+      ASSERT_EQ(schedule.corrections.size(), 4u);
+      for (int stage = 0; stage < 4; ++stage) {
+        const Correction& found =
+            schedule.corrections[id_at<StageId>(static_cast<std::size_t>(stage))];
+        const int ahead = 3 - stage;
+        // The paper's: (2(P − i) + 1)/N, stages i from 1.
+        EXPECT_EQ(found.delay, (published ? 2.0 * ahead + 1.0 : ahead) / m);
+        if (found.delay > 0.0) {
+          EXPECT_DOUBLE_EQ(std::pow(found.kept, found.delay), 0.135);
+        }
+      }
+    }
+    // The updates between a forward's version and its backward's are as many, on average.
+    const Schedule schedule = schedule_of(pipeline("pipemare", 4, m));
+    for (const DeviceId device : ids(schedule.order)) {
+      double sum = 0.0;
+      for (const Op& op : schedule.order[device])
+        sum += op.kind == OpKind::forward ? op.staleness : 0;
+      EXPECT_DOUBLE_EQ(sum / m, schedule.corrections[id_at<StageId>(index(device))].delay);
+    }
+  }
+  Pipeline wanted = pipeline("pipemare", 4, 1);
+  wanted.request.correction_decay = 1.0;
+  EXPECT_EQ(schedule_of(wanted).corrections[StageId{0}].kept, 1.0);
+  EXPECT_FALSE(schedule_of(pipeline("pipemare", 1, 1)).corrections[StageId{0}].corrects());
 }
 
 TEST(MakeSchedule, TiesNothingOnASingleStage) {
