@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/schedule/options.h"
@@ -25,6 +26,12 @@ class OptionReader {
   }
   void operator()(std::optional<std::int64_t> Request::*member) {
     request_.*member = value_.integer<std::int64_t>(option_.least, option_.most);
+  }
+  void operator()(double Request::*member) {
+    const double number = value_.number(static_cast<double>(option_.least));
+    if (number > static_cast<double>(option_.most))
+      value_.expected(fmt::format("at most {}", option_.most));
+    request_.*member = number;
   }
   void operator()(bool Request::*member) { request_.*member = value_.boolean(); }
   void operator()(Recompute Request::*member) {

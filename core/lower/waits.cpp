@@ -144,6 +144,7 @@ struct Connector {
         const NodeId again = index_.recompute(own.replica, residue);
         wait_for(self, again != kNone ? again : index_.forward(own.replica, residue));
         wait_for(self, index_.load(own.replica, residue));
+        if (schedule_.reads_newest) wait_for_version(self);
         break;
       }
       case OpKind::backward_weight:
@@ -227,8 +228,8 @@ struct Connector {
     if (latest.producer != kNone) add_wait(latest);
   }
 
-  /// A forward reads the version made `staleness` + 1 updates of its stage before the one that
-  /// covers its microbatch.
+  /// What reads weights reads the version made `staleness` + 1 updates of its stage before the one
+  /// that covers its microbatch.
   void wait_for_version(NodeId self) {
     const Op& own = op(self);
     const Split at_batch = place(self);

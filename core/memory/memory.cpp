@@ -9,8 +9,8 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",        "gradients",      "stash",           "input",       "output",
-      "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash"};
+      "weights",        "gradients",      "stash",           "input",        "output",
+      "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash", "corrected_weights"};
   return kNames[index(kind)];
 }
 
@@ -104,6 +104,10 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
   return peak;
 }
 
+Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes) {
+  return bytes.optimizer + (slots[SlotKind::corrected_weights] > 0 ? bytes.correction : 0);
+}
+
 Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
   if (!slots.forwards_in_workspace) return bytes.workspace;
   return std::max(bytes.workspace, bytes.forward_workspace);
@@ -124,9 +128,10 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     const auto held = [&](SlotKind kind) { return slots[replica][kind] * bytes[replica][kind]; };
     MemoryByClass& of = memory[device];
     of.weights += bytes[replica][SlotKind::weights];
-    of.versions += held(SlotKind::weights) - bytes[replica][SlotKind::weights];
+    of.versions += held(SlotKind::weights) - bytes[replica][SlotKind::weights] +
+                   held(SlotKind::corrected_weights);
     of.gradients += held(SlotKind::gradients);
-    of.optimizer += bytes[replica].optimizer;
+    of.optimizer += optimizer_of(slots[replica], bytes[replica]);
     of.activations += held(SlotKind::eviction_buffer);
     if (slots[replica][SlotKind::hosted_stash] > 0)
       memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);

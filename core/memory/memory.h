@@ -34,8 +34,9 @@ enum class SlotKind : std::uint8_t {
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
   hosted_stash,     // the same on the partner of the stage's device: evict … load
+  corrected_weights,  // a version as backwards read it, corrected; slot of version v: v mod count
 };
-inline constexpr std::size_t kSlotKinds = 9;
+inline constexpr std::size_t kSlotKinds = 10;
 /// "weights", "input_gradient".
 std::string_view name(SlotKind kind);
 
@@ -131,6 +132,7 @@ struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
   Pieces stash_pieces = {};  // of a stash, together as large as its slot; empty: it is one piece
   Bytes optimizer = 0;       // state besides the weights, one copy whatever the versions
+  Bytes correction = 0;      // further state where backwards read corrected weights: their δ
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
   // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;
@@ -138,6 +140,9 @@ struct StageBytes {
   Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
 };
+
+/// Bytes of the state that the updates of a stage with these slots keep.
+Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes);
 
 /// Bytes that a stage with these slots needs in the workspace that its device's stages share.
 Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes);

@@ -183,7 +183,8 @@ class SlotCounter {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[replica][kind];
         const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::stash) &&
-                             kind != index(SlotKind::eviction_buffer);
+                             kind != index(SlotKind::eviction_buffer) &&
+                             kind != index(SlotKind::corrected_weights);
         const bool used = counted && counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
@@ -240,14 +241,21 @@ class SlotCounter {
     }
   }
 
+  /// Where what reads weights finds them.
+  SlotKind slot_read_by(const Op& op) const {
+    const bool corrected =
+        makes_input_gradient(op.kind) && program_.correction(op.replica).corrects();
+    return corrected ? SlotKind::corrected_weights : SlotKind::weights;
+  }
+
   /// As many as are ever in use, the newest with them: a run may pause after any batch, and go on
   /// with what its microbatches in flight would have read.
   void count_versions() {
-    for (const ReplicaId replica : ids(counts_)) counts_[replica][SlotKind::weights] = 1;
+    for (const ReplicaId replica : ids(counts_)) require(SlotKind::weights, replica, 0);
     for (const Instruction& instruction : program_.instructions()) {
-      std::int32_t& count = counts_[instruction.op.replica][SlotKind::weights];
-      if (reads_weights(instruction.op.kind)) count = std::max(count, 1 + instruction.op.staleness);
-      if (instruction.op.kind == OpKind::validate) count = std::max(count, 2);
+      const Op& op = instruction.op;
+      if (reads_weights(op.kind)) require(slot_read_by(op), op.replica, op.staleness);
+      if (op.kind == OpKind::validate) require(SlotKind::weights, op.replica, 1);
     }
   }
 

@@ -91,11 +91,18 @@ class Printer {
     if (schedule_.width != 1) text_ += fmt::format("  width {}", schedule_.width);
     default_staleness_ = common_staleness(schedule_.order.rows()).value_or(0);
     if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);
+    if (schedule_.reads_newest) text_ += "  reads newest";
     text_ += '\n';
     if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices)
       print_list("stages", placement_.device);
     if (!counts_up(placement_.stage)) print_list("replicas", placement_.stage);
     print_edges();
+    if (!schedule_.corrections.empty()) {
+      text_ += "# corrections";
+      for (const Correction& one : schedule_.corrections)
+        text_ += fmt::format(" {}:{}", one.delay, one.kept);
+      text_ += '\n';
+    }
     for (const std::vector<StageId>& group : placement_.tied) {
       for (const StageId stage : group)
         text_ += fmt::format("{}{}", stage == group.front() ? "# tied " : "+", index(stage));

@@ -11,6 +11,8 @@
 //   field    = "devices" N | "microbatches" N       both needed, before the lists
 //            | "width" N                            replicas of the pipeline; 1
 //            | "staleness" N                        of all ops that read weights (f r b i); 0
+//            | "reads" "newest"                     each forward and backward; both one version
+//            | "corrections" DELAY ":" KEPT { … }   of each stage (Schedule::corrections); none
 //            | "stages" DEVICE { DEVICE }           of each replica; one on each device, in order
 //            | "replicas" STAGE { STAGE }           the stage of each; replica r is of stage r
 //            | "edges" ( "none" | REPLICA ">" REPLICA { … } )

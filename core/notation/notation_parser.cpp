@@ -72,6 +72,12 @@ class HeaderParser {
     check_stages();
     check_edges();
     check_tied();
+    const std::size_t corrections = schedule_.corrections.size();
+    if (given("corrections") && (corrections != placement.stages() || !schedule_.reads_newest)) {
+      in_.diagnose_whole_text(
+          fmt::format("{} corrections for {} stages{}", corrections, placement.stages(),
+                      schedule_.reads_newest ? "" : " that do not read the newest weights"));
+    }
     const std::size_t partners = placement.partner.size();
     if (given("partners") && partners != devices_)
       in_.diagnose_whole_text(fmt::format("{} partners for {} devices", partners, devices_));
@@ -80,9 +86,9 @@ class HeaderParser {
   std::uint16_t staleness() const { return staleness_; }
 
  private:
-  static constexpr std::array<std::string_view, 9> kKeys{"devices",   "microbatches", "width",
-                                                         "staleness", "stages",       "replicas",
-                                                         "edges",     "tied",         "partners"};
+  static constexpr std::array<std::string_view, 11> kKeys{
+      "devices", "microbatches", "width", "staleness", "reads",   "corrections",
+      "stages",  "replicas",     "edges", "tied",      "partners"};
   static constexpr std::string_view kOlderReplicas = "parts";  // what older files call "replicas"
 
   static std::size_t row(std::string_view key) {
@@ -153,6 +159,11 @@ class HeaderParser {
           static_cast<std::uint16_t>(in_.number(in_.next_word(), "width", 1, kMost16));
     } else if (key == "staleness") {
       staleness_ = static_cast<std::uint16_t>(in_.number(in_.next_word(), key, 0, kMost16));
+    } else if (key == "reads") {
+      const std::string_view what = in_.next_word();
+      if (what != "newest")
+        in_.fail(what.empty() ? key : what, "\"reads\" is followed by \"newest\"");
+      schedule_.reads_newest = true;
     } else {
       read_list(key);
     }
@@ -179,12 +190,25 @@ class HeaderParser {
         if (schedule_.placement.partner.size() == devices_)
           in_.fail(word, fmt::format("more partners than the {} devices", devices_));
         schedule_.placement.partner.push_back(id_at<DeviceId>(device));
+      } else if (key == "corrections") {
+        schedule_.corrections.push_back(read_correction(word));
       } else if (key == "edges") {
         read_edge(word);
       } else {
         read_tied(word);
       }
     }
+  }
+
+  /// "1.5:0.25", of a stage.
+  Correction read_correction(std::string_view word) {
+    const std::size_t middle = word.find(':');
+    if (middle == std::string_view::npos) {
+      in_.fail(word, fmt::format("expected a stage's correction, found \"{}\"", word),
+               "such as 1.5:0.25");
+    }
+    return {in_.real(word.substr(0, middle), "a delay", kMost16),
+            in_.real(word.substr(middle + 1), "what is kept", 1.0)};
   }
 
   void read_edge(std::string_view word) {

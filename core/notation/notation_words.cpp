@@ -67,6 +67,13 @@ std::uint32_t WordReader::number(std::string_view digits, std::string_view what,
   return value;
 }
 
+double WordReader::real(std::string_view word, std::string_view what, double most) {
+  const auto number = number_in<double>(word);
+  if (!number || !(*number >= 0.0 && *number <= most))
+    fail(word, fmt::format("{} must be a number from 0 to {}, found \"{}\"", what, most, word));
+  return *number;
+}
+
 std::string_view WordReader::take_digits(std::string_view& word) {
   std::size_t count = 0;
   while (count < word.size() && is_digit(word[count])) ++count;

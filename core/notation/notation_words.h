@@ -42,6 +42,8 @@ class WordReader {
   /// All of `digits` as a number from `least` to `most`, else fails; `what` names it.
   std::uint32_t number(std::string_view digits, std::string_view what, std::uint32_t least,
                        std::uint32_t most);
+  /// All of `word` as a number from 0 to `most`, else fails; `what` names it.
+  double real(std::string_view word, std::string_view what, double most);
   /// The digits that `word` starts with, taken off it.
   static std::string_view take_digits(std::string_view& word);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/table.h"
+#include "core/schedule/correction.h"
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 
@@ -89,6 +90,8 @@ struct ProgramParts {
   std::string schedule;
   std::int32_t microbatches = 1;
   Placement placement;
+  bool reads_newest = false;                    // Schedule::reads_newest
+  Table<StageId, Correction> corrections = {};  // Schedule::corrections
   std::vector<Instruction> instructions;  // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
@@ -108,6 +111,14 @@ class Program {
   const std::string& schedule() const { return parts_.schedule; }
   const Placement& placement() const { return parts_.placement; }
   std::int32_t microbatches() const { return parts_.microbatches; }
+  /// Forward and backward of a microbatch may read different versions, each the newest.
+  bool reads_newest() const { return parts_.reads_newest; }
+
+  /// What the backwards of a replica's stage read instead of the newest version.
+  Correction correction(ReplicaId replica) const {
+    if (parts_.corrections.empty()) return {};
+    return parts_.corrections[parts_.placement.stage[replica]];
+  }
 
   std::size_t size() const { return parts_.instructions.size(); }
   std::span<const Instruction> instructions() const { return parts_.instructions; }

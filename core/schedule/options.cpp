@@ -17,7 +17,7 @@ using Request = ScheduleRequest;
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
 constexpr std::int64_t kMostSearched = 1'000'000'000'000, kMostSeed = 9'000'000'000'000'000'000;
 
-const std::array<ScheduleOption, 15> kOptionRows{{
+const std::array<ScheduleOption, 17> kOptionRows{{
     // Flag, argument, help; member, key, least, most, times, otherwise; use.
     {{"width", "W", "replicas of the whole pipeline (default 1)"},
      {&Request::width, "width", 1, kMostCount},
@@ -44,6 +44,16 @@ const std::array<ScheduleOption, 15> kOptionRows{{
      {}},
     {{"vertical-sync", "", "a microbatch uses one version on all stages"},
      {&Request::vertical_sync, "vertical_sync"},
+     {}},
+    {{"correction-decay", "D",
+      "what is left of an old change of the weights in the correction of newer ones after the time "
+      "from forward to backward; 1: no correction (default 0.135)"},
+     {&Request::correction_decay, "correction_decay", 0, 1},
+     {}},
+    {{"published-delays", "",
+      "correct for the delays that the paper says, right for pipelines that do a forward and a "
+      "backward of different microbatches in each tick; those of 1f1b are shorter"},
+     {&Request::published_delays, "published_delays"},
      {}},
     {{"activation-cap", "X",
       "microbatches whose activations a device may hold (default: any number; "
@@ -106,6 +116,14 @@ class OptionParser {
     request_.*member = static_cast<Whole>(*number * option_.times);
     return std::nullopt;
   }
+  std::optional<std::string> operator()(Member<double> member) {
+    const auto number = number_in<double>(text_);
+    if (!number || !(*number >= static_cast<double>(option_.least)) ||
+        *number > static_cast<double>(option_.most))
+      return fmt::format("a number from {} to {}", option_.least, option_.most);
+    request_.*member = *number;
+    return std::nullopt;
+  }
   std::optional<std::string> operator()(Member<bool> member) {
     if (text_ != "yes") return "no value";
     request_.*member = true;
@@ -155,6 +173,7 @@ struct OptionPrinter {
   std::string operator()(Member<std::optional<std::int64_t>> member) const {
     return request.*member ? fmt::format("{}", *(request.*member)) : std::string();
   }
+  std::string operator()(Member<double> member) const { return fmt::format("{}", request.*member); }
   std::string operator()(Member<bool> member) const { return request.*member ? "yes" : "no"; }
   std::string operator()(Member<Recompute> member) const { return name(request.*member); }
   std::string operator()(Member<std::vector<std::uint16_t>> member) const {

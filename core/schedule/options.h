@@ -19,7 +19,7 @@ namespace tandem {
 using OptionMember =
     std::variant<std::uint16_t ScheduleRequest::*, std::int32_t ScheduleRequest::*,
                  std::int64_t ScheduleRequest::*, std::optional<std::int64_t> ScheduleRequest::*,
-                 bool ScheduleRequest::*, Recompute ScheduleRequest::*,
+                 bool ScheduleRequest::*, double ScheduleRequest::*, Recompute ScheduleRequest::*,
                  std::vector<std::uint16_t> ScheduleRequest::*,  // counts: 2-1-1
                  std::vector<double> ScheduleRequest::*,         // numbers: 4,3.5,3
                  std::optional<Duration> ScheduleRequest::*>;
@@ -35,7 +35,7 @@ struct OptionWords {
 struct OptionValue {
   OptionMember member;
   std::string_view key = {};         // of JSON; empty: neither plans nor results hold it
-  std::int64_t least = 0, most = 0;  // of whole numbers
+  std::int64_t least = 0, most = 0;  // of numbers
   std::int64_t times = 1;            // the member holds so many times the number
   /// What the member holds where the schedule takes the option and it is not given; else as in any
   /// request.

@@ -6,19 +6,20 @@
 
 #include "core/base/error.h"
 #include "core/schedule/passes.h"
+#include "core/schedule/refusals.h"
 
 namespace tandem {
 
 std::string_view name(WeightSemantics semantics) {
-  constexpr std::array<std::string_view, 3> kNames{"vanilla", "delayed by one", "stashed"};
+  constexpr std::array<std::string_view, kWeightSemantics> kNames{"vanilla", "delayed by one",
+                                                                  "stashed", "latest"};
   return kNames[static_cast<std::size_t>(semantics)];
 }
 
 /// Every name that users may count on, also those that this version lacks: "unknown" would send
 /// them looking for a typing error.
-static constexpr std::string_view kNamesOfContract[] = {"terapipe",  "seq1f1b",    "pipemare",
-                                                        "pipeoptim", "spectrain",  "xpipe",
-                                                        "timeprest", "timeprest-i"};
+static constexpr std::string_view kNamesOfContract[] = {
+    "terapipe", "seq1f1b", "pipeoptim", "spectrain", "xpipe", "timeprest", "timeprest-i"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;
@@ -111,17 +112,6 @@ static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
   return "the ops of a batch take longer than the clock counts: at most 146 years";
 }
 
-static std::optional<std::string> no_post_validation(const ScheduleTraits& traits,
-                                                     const ScheduleRequest& request) {
-  if (!request.post_validation) return std::nullopt;
-  if (!request.global_norm) return "post-validation needs clipping by a global norm (--clip NORM)";
-  if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
-  return fmt::format(
-      "schedule {} has no use for post-validation: the forwards of the next batch read weights "
-      "that the norm no longer changes, so that no device waits for it",
-      traits.name);
-}
-
 std::size_t replicas_per_device(const ScheduleTraits& traits, const ScheduleRequest& request) {
   return traits.replicas_per_device == 0 ? request.chunks : traits.replicas_per_device;
 }
@@ -141,14 +131,10 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
         "schedule {} is a pipeline of {} device, found {}: --width gives it replicas", traits.name,
         traits.only_devices, request.devices);
   }
-  if (request.global_norm && !traits.updates_together) {
-    return fmt::format(
-        "schedule {} has no global norm: each stage updates at times of its own, so there is no "
-        "moment at which the gradients of one update are all there; clip each stage by its own "
-        "norm (--clip per-stage)",
-        traits.name);
-  }
-  if (auto reason = no_post_validation(traits, request)) return reason;
+  if (request.post_validation && !request.global_norm)
+    return "post-validation needs clipping by a global norm (--clip NORM)";
+  if (auto reason = refused(traits.name, {traits.weights, traits.updates_together}, request))
+    return reason;
   return traits.reject == nullptr ? std::nullopt : traits.reject(request);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/schedule/correction.h"
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 #include "core/schedule/recompute.h"
@@ -27,6 +28,11 @@ struct Schedule {
   std::uint16_t width = 1;  // replicas of the whole pipeline: a price of reduce_gradient, no ops
   Placement placement;
   Table<DeviceId, std::vector<Op>> order;
+  /// Each forward and each backward reads the newest version that there is when it runs, as its
+  /// staleness says; else both read one version, that of the forward.
+  bool reads_newest = false;
+  /// Of each stage, what its backwards read instead of the newest version; empty: that itself.
+  Table<StageId, Correction> corrections = {};
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
@@ -65,7 +71,14 @@ struct ScheduleRequest {
   std::vector<std::uint16_t> replicas = {};  // of each stage: {2, 1, 1} is 2-1-1; empty: one each
   std::uint16_t directions = 2;              // chimera: pipelines, half of them each way
   bool vertical_sync = false;  // pipedream: a microbatch uses one version on all stages
-  std::uint16_t width = 1;     // replicas of the whole pipeline
+  /// pipemare: the share of an old change of the weights that is left in the correction after the
+  /// time from forward to backward (D, about e⁻²); 1: none is made.
+  double correction_decay = 0.135;
+  /// pipemare: corrects for the paper's delays, (2(p − s) − 1)/m updates on stage s from 0, those
+  /// of a pipeline that does a forward and a backward of different microbatches in each tick. Those
+  /// of 1F1B are (p − 1 − s)/m.
+  bool published_delays = false;
+  std::uint16_t width = 1;  // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last stage share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
@@ -96,8 +109,10 @@ enum class WeightSemantics : std::uint8_t {
   vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
   delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
   stashed,         // each microbatch keeps the version its forward found (PipeDream)
+  latest,          // forward and backward each read the newest: a gradient by two versions (PACI)
 };
-/// "vanilla", "delayed by one", "stashed".
+inline constexpr std::size_t kWeightSemantics = 4;
+/// "vanilla", "delayed by one", "stashed", "latest".
 std::string_view name(WeightSemantics semantics);
 
 /// Whether a report's page shows what other schedules would have taken, this one among them.

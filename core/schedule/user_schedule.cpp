@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/schedule/passes.h"
+#include "core/schedule/refusals.h"
 
 namespace tandem {
 
@@ -52,6 +53,11 @@ void validate(Schedule& schedule, const ScheduleRequest& request) {
 bool recomputes(const Schedule& schedule) { return has_kind(schedule, repeats); }
 
 Schedule completed(Schedule schedule, const ScheduleRequest& request) {
+  if (schedule.reads_newest) {
+    const WeightUse use{WeightSemantics::latest, false};
+    if (const auto reason = refused(fmt::format("\"{}\"", schedule.name), use, request))
+      throw InputError(*reason);
+  }
   tie(schedule, request.tied_embeddings);
   if (recomputes(schedule) && request.recompute != Recompute::stage) {
     throw InputError(
@@ -69,6 +75,7 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
 }
 
 WeightSemantics weight_semantics(const Schedule& schedule) {
+  if (schedule.reads_newest) return WeightSemantics::latest;
   const auto older_than = [](std::int32_t staleness) {
     return [staleness](const Op& op) { return reads_weights(op.kind) && op.staleness > staleness; };
   };

@@ -86,6 +86,17 @@ Rows endless_rows() {
         .compared = PageComparison::always,
         .reject = reject_double_buffered,
         .make = make_double_buffered}},
+      {{"paci", "1f1b that never drains: forward and backward each read the newest weights",
+        "PACI, arXiv 2606.07881"},
+       {"0 in steady state", "p-d; 1+ceil((p-1-d)/m) weights"},
+       {.weights = WeightSemantics::latest, .updates_together = false, .make = make_latest}},
+      {{"pipemare", "paci whose backwards read weights corrected for the time since their forwards",
+        "PipeMare, arXiv 1910.05124"},
+       {"0 in steady state", "p-d; 1+ceil((p-1-d)/m) weights"},
+       {.weights = WeightSemantics::latest,
+        .options = {"correction-decay", "published-delays"},
+        .updates_together = false,
+        .make = make_pipemare}},
   };
 }
 

@@ -61,6 +61,11 @@ Schedule make_dual_pipe_v(const ScheduleRequest& request);
 std::optional<std::string> reject_stashed(const ScheduleRequest& request);
 Schedule make_stashed(const ScheduleRequest& request);
 
+/// 1F1B that never drains, and whose ops read what is newest.
+Schedule make_latest(const ScheduleRequest& request);
+/// The same, whose backwards read corrected weights.
+Schedule make_pipemare(const ScheduleRequest& request);
+
 std::optional<std::string> reject_double_buffered(const ScheduleRequest& request);
 Schedule make_double_buffered(const ScheduleRequest& request);
 

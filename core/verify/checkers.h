@@ -37,7 +37,8 @@ void check_completeness(const Facts& facts, Report& report);
 /// Nothing starts before what it needs has ended.
 void check_dependencies(const Checker& of);
 
-/// The same version forwards and backwards, made before it is read and not overwritten while it is.
+/// The same version forwards and backwards, or the newest each; made before it is read and not
+/// overwritten while it is.
 void check_versions(const Checker& of);
 
 /// What an update made before its norm was known can still be made again when it is validated, and

@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {
@@ -23,20 +25,40 @@ class Versions : public Checker {
     ReplicaId replica{};
     std::int32_t residue = 0, staleness = 0;
     std::int64_t covering = 0;  // the update that covers the microbatch
+    SlotKind slot = SlotKind::weights;
   };
 
   void check_reader(InstructionId id, InstructionId forward, std::int32_t r) {
     if (!exists(id)) return;  // reported as missing
     const Op& op = program_[id].op;
-    if (exists(forward) && op.staleness != program_[forward].op.staleness) {
+    const bool differs = exists(forward) && op.staleness != program_[forward].op.staleness;
+    if (differs && !program_.reads_newest()) {
       report_.add(ViolationKind::wrong_version, id,
                   "{}: microbatch {} uses weights {} updates old, its forward {}",
                   at_instruction(program_, id), r, op.staleness, program_[forward].op.staleness);
     }
     const std::int32_t covering = facts_.update_covering(op.replica, r);
     if (covering < 0) return;  // reported as a missing update
-    check_made({id, op.replica, r, op.staleness, covering});
-    check_kept({id, op.replica, r, op.staleness, covering});
+    const bool corrected =
+        makes_input_gradient(op.kind) && program_.correction(op.replica).corrects();
+    const Reader reader{id,       op.replica,
+                        r,        op.staleness,
+                        covering, corrected ? SlotKind::corrected_weights : SlotKind::weights};
+    check_made(reader);
+    check_kept(reader);
+    if (program_.reads_newest()) check_newest(reader);
+  }
+
+  /// The update that makes the next version comes after the reader.
+  void check_newest(const Reader& reader) {
+    const auto [maker, later] =
+        facts_.numbered_update(reader.replica, reader.covering - reader.staleness);
+    if (order_.before(reader.id, maker.id, later)) return;
+    report_.add(ViolationKind::wrong_version, reader.id,
+                "{}: the weights that microbatch {} uses, {} updates old, may not be the newest: "
+                "{} may make newer ones before it ends",
+                at_instruction(program_, reader.id), reader.residue, reader.staleness,
+                at_instruction(program_, maker.id));
   }
 
   /// Version 0 is there from the start; any other was made by the update with the number before.
@@ -53,7 +75,7 @@ class Versions : public Checker {
 
   /// With n slots, version v goes when the update makes version v + n.
   void check_kept(const Reader& reader) {
-    const std::int64_t slots = slots_[reader.replica][SlotKind::weights];
+    const std::int64_t slots = slots_[reader.replica][reader.slot];
     if (slots < 1) return overwritten(reader, reader.id, 0);
     const std::int64_t number = reader.covering - reader.staleness + slots - 1;
     const bool kept = check_kept_until(reader, number);
@@ -79,11 +101,13 @@ class Versions : public Checker {
 
   void overwritten(const Reader& reader, InstructionId writer, std::int64_t later) {
     report_.add(ViolationKind::version_overwritten, writer,
-                "{}: with {} weight slots, {}, {} later, may overwrite the version that {} "
-                "reads for microbatch {}",
-                at_replica(program_, reader.replica), slots_[reader.replica][SlotKind::weights],
-                at_instruction(program_, writer), batches(later),
-                at_instruction(program_, reader.id), reader.residue);
+                "{}: with {} {} slots, {}, {} {}, may overwrite the version that {} reads for "
+                "microbatch {}",
+                at_replica(program_, reader.replica), slots_[reader.replica][reader.slot],
+                reader.slot == SlotKind::weights ? "weight" : "corrected weight",
+                at_instruction(program_, writer), batches(std::abs(later)),
+                later < 0 ? "before" : "later", at_instruction(program_, reader.id),
+                reader.residue);
   }
 };
 

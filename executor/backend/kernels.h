@@ -141,6 +141,11 @@ struct StepSpans {
   std::span<W> weights_out = {};
   bool keeps_state = false;   // the state is read, but stays as it is
   std::span<T> rounded = {};  // a copy of the weights made, as products read them; empty: none
+  /// δ of a correction (core/schedule/correction.h), and the weights made, corrected; both empty:
+  /// not wanted. Where a decision skips the step, both stay. With them, weights and state are
+  /// stepped.
+  std::span<W> drift = {};
+  std::span<T> corrected = {};
   std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
 };
 
@@ -152,6 +157,7 @@ struct StepNumbers {
   double weight_decay = 0.0;
   double beta1 = 0.0, beta2 = 0.0, epsilon = 0.0;
   double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵗ; AdamW divides by them
+  double delay = 0.0, drift_kept = 0.0;         // Correction's, where weights are corrected
   /// Read when the step runs, which the host can't do when it is launched. Its scale multiplies
   /// gradient_scale, its corrections take the place of those above; where it skips, the state stays
   /// and weights_out becomes weights. Null: nothing was decided.

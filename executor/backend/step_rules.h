@@ -61,12 +61,17 @@ void check_step(const StepSpans<T, W>& spans, std::size_t states) {
   TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
                    spans.second.size() == (states > 1 ? size : 0),
                spans.first.size(), spans.second.size(), size, states);
+  const std::size_t corrected = spans.corrected.size();
+  TANDEM_CHECK(corrected == spans.drift.size() &&
+                   (corrected == 0 || (corrected == size && out == size && !spans.keeps_state)),
+               corrected, spans.drift.size(), size, out);
 }
 
 /// Numbers of a step as kernels use them, with what was decided.
 template <class T>
 struct StepFactors {
   T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2;
+  T delay, keep_drift, take_drift;
 
   TANDEM_IN_KERNELS explicit StepFactors(const StepNumbers& n)
       : rate(static_cast<T>(n.learning_rate)),
@@ -80,9 +85,19 @@ struct StepFactors {
         take2(static_cast<T>(1.0 - n.beta2)),
         correct1(static_cast<T>(1.0 /
                                 (n.decision == nullptr ? n.correction1 : n.decision->correction1))),
-        correct2(static_cast<T>(
-            1.0 / (n.decision == nullptr ? n.correction2 : n.decision->correction2))) {}
+        correct2(static_cast<T>(1.0 /
+                                (n.decision == nullptr ? n.correction2 : n.decision->correction2))),
+        delay(static_cast<T>(n.delay)),
+        keep_drift(static_cast<T>(n.drift_kept)),
+        take_drift(static_cast<T>(1.0 - n.drift_kept)) {}
 };
+
+/// What backwards read of a weight that a step has made: see core/schedule/correction.h.
+template <class T>
+TANDEM_IN_KERNELS inline T corrected(const StepFactors<T>& by, T before, T made, T& drift) {
+  drift = std::fma(by.keep_drift, drift, by.take_drift * (made - before));
+  return std::fma(-by.delay, drift, made);
+}
 
 // A rule makes of a gradient, already scaled, what is taken off the weight but for the learning
 // rate; `first` and `second` are its state.

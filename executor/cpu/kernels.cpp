@@ -345,12 +345,16 @@ bool keeps_weights(const StepSpans<T>& spans, const StepNumbers& numbers) {
 /// Calls `loops` with what a step writes as constants, so that no loop asks.
 template <class T, class Loops>
 void with_results(const StepSpans<T>& spans, const Loops& loops) {
+  constexpr std::bool_constant<true> kYes;
+  constexpr std::bool_constant<false> kNo;
   if (spans.weights_out.empty()) {
-    loops(std::bool_constant<false>(), std::bool_constant<true>());
+    loops(kNo, kYes, kNo);
   } else if (spans.keeps_state) {
-    loops(std::bool_constant<true>(), std::bool_constant<false>());
+    loops(kYes, kNo, kNo);
+  } else if (spans.corrected.empty()) {
+    loops(kYes, kYes, kNo);
   } else {
-    loops(std::bool_constant<true>(), std::bool_constant<true>());
+    loops(kYes, kYes, kYes);
   }
 }
 
@@ -359,8 +363,10 @@ template <class Rule, class T>
 void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
   const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
-  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
-                          std::bool_constant<kWeights>, std::bool_constant<kState>) {
+  T *drift = spans.drift.data(), *ahead = spans.corrected.data();
+  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kCorrects>(
+                          std::bool_constant<kWeights>, std::bool_constant<kState>,
+                          std::bool_constant<kCorrects>) {
     on_widest_vectors([=]() TANDEM_LOOPS {
       const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
       for (std::size_t i = 0; i < size; ++i) {
@@ -370,8 +376,11 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
         const T change = Rule::change(by, by.scale * gradients[i], mean, square);
         if constexpr (kState && Rule::kStates > 0) first[i] = mean;
         if constexpr (kState && Rule::kStates > 1) second[i] = square;
-        if constexpr (kWeights)
-          out[i] = fused(-by.rate, fused(by.decay, weights[i], change), weights[i]);
+        if constexpr (!kWeights) continue;
+        const T before = weights[i];
+        const T made = fused(-by.rate, fused(by.decay, before, change), before);
+        out[i] = made;
+        if constexpr (kCorrects) ahead[i] = corrected(by, before, made, drift[i]);
       }
     });
   });
@@ -389,7 +398,9 @@ StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
           .first = part(spans.first),
           .second = part(spans.second),
           .weights_out = part(spans.weights_out),
-          .keeps_state = spans.keeps_state};
+          .keeps_state = spans.keeps_state,
+          .drift = part(spans.drift),
+          .corrected = part(spans.corrected)};
 }
 
 template <class Rule, class T>

@@ -56,7 +56,7 @@ class StageWork {
     spans.loss = loss.get();
     s.stage.forward(kernels, spans);
     if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
-    ++readers(s, version);
+    s.begin_reading(version);
     note_version(instance, version);
     if (!loss) return;
     if (s.validates && version > s.settled) {
@@ -125,11 +125,11 @@ class StageWork {
     auto kernels = backend_.kernels(stream);
     if (s.validates) {
       finished_gradients(s, number, stream);
-      return step(s, instance.microbatch, {read, take_version(s, number + 1)},
+      return step(s, instance.microbatch, {read, s.take_version(number + 1)},
                   {.number = s.steps + 1, .writes = StepWrites::weights}, kernels);
     }
     const Norm norm = norm_of(s, number, stream);
-    const Versions versions{read, take_version(s, number + 1)};
+    const Versions versions{read, s.take_version(number + 1)};
     step(s, instance.microbatch, versions, {.decision = norm->decision.get()}, kernels);
     end_update(s, number, norm, false, stream);
   }
@@ -270,7 +270,7 @@ class StageWork {
   BackwardSpans<T, W> input_half_spans(State& s, const Instance& instance) {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
-    spans.weights = s.weights.held(*run_.versions(instance));
+    spans.weights = s.read_backward(*run_.versions(instance));
     if (s.above(k) != nullptr) spans.input_gradient = boundaries_.take_input_gradient(s, k);
     return spans;
   }
@@ -278,7 +278,7 @@ class StageWork {
   /// A microbatch reads its version of the weights no more.
   void end_reading(State& s, const Instance& instance) {
     const std::int64_t version = *run_.versions(instance);
-    --readers(s, version);
+    s.end_reading(version);
     note_version(instance, version);
   }
 
@@ -333,9 +333,10 @@ class StageWork {
             Kernels& kernels) {
     how.batch = microbatch / run_.program.microbatches() + 1;
     how.gradient_scale *= s.place.gradient_factor;
-    UpdateSpans<T, W> spans = s.step_spans(versions.read, versions.made);
-    spans.gradients = s.gradients.held(update_of(s, microbatch));
-    spans.state = s.state.elements();
+    how.correction = s.place.correction;
+    const std::int64_t number = update_of(s, microbatch);
+    UpdateSpans<T, W> spans = s.step_spans(number + 1, versions.read, versions.made);
+    spans.gradients = s.gradients.held(number);
     tandem::update(kernels, s.optimizer, how, s.stage.parameters(), spans);
   }
 
@@ -378,24 +379,6 @@ class StageWork {
     backend_.when_done(stream, [before] {});  // until then it is read
     check_finite(norm, number, s.place.first_tensor, stream);
     return norm;
-  }
-
-  /// The slot of a version that is about to be made; what it held must have no readers left.
-  std::span<T> take_version(State& s, std::int64_t version) {
-    const std::int64_t overwritten = version - s.versions;
-    if (overwritten >= 0) {
-      if (const std::int64_t busy = readers(s, overwritten); busy != 0) {
-        throw DeviceError(fmt::format(
-            "stage {}: update {} overwrites version {}, which {} microbatches still use",
-            index(s.id), version - 1, overwritten, busy));
-      }
-      s.weights.release(overwritten);
-    }
-    return s.weights.acquire(version);
-  }
-
-  static std::int64_t& readers(State& s, std::int64_t version) {
-    return s.readers[static_cast<std::size_t>(version % s.versions)];
   }
 
   void note_version(const Instance& instance, std::int64_t version) {

@@ -168,6 +168,8 @@ class TrainingRun {
           .id = replica,
           .device = device,
           .layers = setup_.layers[index(placement.stage[replica])],
+          .reads_newest = program_.reads_newest(),
+          .correction = program_.correction(replica),
           .first_tensor = first_tensors_[placement.stage[replica]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
                                         covered_[last] * run_.width),

@@ -33,8 +33,9 @@ std::string_view name(LearningRateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::int64_t number) {
-  TANDEM_CHECK(number >= 1, number);
+/// Of a stage without delay.
+static double whole_rate_at(const LearningRateSchedule& schedule, double peak,
+                            std::int64_t number) {
   const std::int64_t done = number - 1;
   if (done < schedule.warmup)
     return peak * static_cast<double>(number) / static_cast<double>(schedule.warmup);
@@ -46,6 +47,16 @@ double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::
   const double passed =
       done < schedule.total ? static_cast<double>(done - start) / static_cast<double>(length) : 1.0;
   return schedule.least + left(schedule.kind, passed) * (peak - schedule.least);
+}
+
+double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::int64_t number,
+                        double delay) {
+  TANDEM_CHECK(number >= 1, number);
+  const double rate = whole_rate_at(schedule, peak, number);
+  const std::int64_t done = number - 1;
+  if (delay <= 1.0 || done >= schedule.annealing) return rate;
+  const double passed = static_cast<double>(done) / static_cast<double>(schedule.annealing);
+  return rate / std::pow(delay, 1.0 - passed);
 }
 
 }  // namespace tandem

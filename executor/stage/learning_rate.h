@@ -25,10 +25,14 @@ struct LearningRateSchedule {
   std::int64_t total = 0;   // of the run; not read by constant
   std::int64_t decay = 0;   // of wsd: the last ones of the run
   double least = 0.0;       // the rate that is approached; after `total`, the rate
+  std::int64_t annealing = 0;  // over which rates of delayed stages rise to the whole rate
   friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
 };
 
-/// The rate of batch `number`, counted from 1 (checked).
-double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::int64_t number);
+/// The rate of batch `number`, counted from 1 (checked). Of a stage whose gradients are `delay` > 1
+/// updates late it is divided by delay^q, q = 1 − min((number − 1) / annealing, 1): PipeMare's
+/// rescheduling (arXiv 1910.05124, T1), of what warm-up and decay leave.
+double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::int64_t number,
+                        double delay = 0.0);
 
 }  // namespace tandem

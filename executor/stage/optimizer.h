@@ -31,6 +31,9 @@ struct UpdateSpans {
   std::span<const W> weights = {}, gradients = {};
   std::span<W> state = {}, weights_out = {};
   std::span<T> rounded = {};  // a copy of the weights made; empty: not wanted
+  /// Where backwards read corrected weights: δ, zeros before the first update, and what they read.
+  std::span<W> drift = {};
+  std::span<T> corrected = {};
 };
 
 /// What a step writes. A step that may have to be taken back writes the weights elsewhere and
@@ -43,6 +46,7 @@ struct OptimizerStep {
   std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
   double gradient_scale = 1.0;  // factor of the gradients
   StepWrites writes = StepWrites::all;
+  Correction correction = {};                // of the stage; its delay divides the rate, too
   const UpdateDecision* decision = nullptr;  // knows how many steps were taken, so `number` counts
                                              // for nothing, and has a further factor
 };
@@ -63,7 +67,8 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
   if (states == 0 && step.writes == StepWrites::state) return;
   const double count = static_cast<double>(step.number);
   const StepNumbers numbers{
-      .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch),
+      .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch,
+                                        step.correction.delay),
       .gradient_scale = step.gradient_scale,
       .weight_decay = config.weight_decay,
       .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
@@ -71,6 +76,8 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
       .epsilon = config.epsilon,
       .correction1 = 1.0 - std::pow(config.beta1, count),
       .correction2 = 1.0 - std::pow(config.beta2, count),
+      .delay = step.correction.delay,
+      .drift_kept = step.correction.kept,
       .decision = step.decision};
   std::vector<ElementRange> decayed;
   for (const Tensor& tensor : tensors) {
@@ -83,6 +90,8 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
                         .gradient = spans.gradients.first(size),
                         .keeps_state = step.writes == StepWrites::weights,
                         .rounded = spans.rounded,
+                        .drift = spans.drift,
+                        .corrected = spans.corrected,
                         .decayed = decayed};
   if (step.writes != StepWrites::state) whole.weights_out = spans.weights_out;
   if (states > 0) whole.first = spans.state.first(size);

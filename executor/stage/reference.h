@@ -24,42 +24,9 @@
 #include "executor/layers/all.h"
 #include "executor/stage/gradient_guard.h"
 #include "executor/stage/optimizer.h"
+#include "executor/stage/reference_config.h"
 
 namespace tandem {
-
-/// Layers whose weights are versioned together. Update u of a stage, counted from the start of the
-/// run, covers its microbatches u·microbatches … and makes version u + 1. A microbatch that update
-/// u covers reads version max(u − staleness, 0), forward and backward.
-struct ReferenceStage {
-  LayerRange layers;
-  std::int32_t microbatches = 1;  // that an update covers, of one pipeline; divides m
-  std::int32_t replicas = 1;      // each sums the gradients of its own microbatches
-  // Of each microbatch of a batch, 0 … m−1.
-  std::vector<std::int32_t> staleness = {};  // in updates of the stage; empty: 0
-  std::vector<std::int32_t> replica = {};    // to whose sum it adds; empty: k mod replicas
-  /// The microbatches of a batch in the order in which they are added; empty: ascending.
-  std::vector<std::int32_t> order = {};
-};
-
-struct ReferenceConfig {
-  WeightSemantics semantics = WeightSemantics::vanilla;
-  OptimizerConfig optimizer = {};
-  GradientGuard guard = {};
-  std::int32_t microbatches = 1;  // m: of one pipeline's batch
-  std::int32_t microbatch_size = 1;
-  std::uint16_t width =
-      1;  // pipelines: a batch is m microbatches of the first, then of the second …
-  std::uint64_t seed = 0;  // of the initial weights
-  /// Covering the model in order. Empty: the whole model, updated once a batch, reading what
-  /// `semantics` says.
-  std::vector<ReferenceStage> stages = {};
-  /// Of ClipScope::per_stage, covering the model in order: what is clipped by one norm.
-  std::vector<LayerRange> clip_ranges = {};
-};
-
-/// The stages that `config` says, or those of its semantics. REQUIRES: they cover the model
-/// (checked).
-std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceConfig& config);
 
 /// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
 template <class T>
@@ -129,7 +96,8 @@ class Reference {
         update_stage(*stage, gradients, decisions);
         if (!on_update) continue;
         ReferenceUpdate made{.tensors = {}, .version = stage->updates};
-        for (const auto& [name, values] : stage->versions.back()) made.tensors.push_back(name);
+        for (const auto& [name, values] : stage->versions.back().weights)
+          made.tensors.push_back(name);
         on_update(made);
       }
     }
@@ -154,19 +122,24 @@ class Reference {
   struct Left {
     std::vector<T> input, stash, inner_gradient, scratch, output_gradient;
   };
-  /// A layer, the weights of the version in use, and sums of gradients, contiguous as layers want
+  /// A layer, the weights of the versions in use, and sums of gradients, contiguous as layers want
   /// them: one for each replica of each pipeline.
   struct Entry {
     AnyLayer<K> layer;
     std::vector<T> weights = {};
+    std::vector<T> backward_weights = {};  // empty: backward reads the same
     std::vector<std::vector<T>> sums = {};
+  };
+  struct Version {
+    Tensors weights = {};
+    Tensors corrected = {};  // what backwards read; empty: the weights
   };
   struct SerialStage {
     ReferenceStage config;
     std::vector<Entry> entries;
-    std::deque<Tensors> versions;         // the newest last
+    std::deque<Version> versions;         // the newest last
     std::int64_t updates = 0, steps = 0;  // steps: updates that were not skipped
-    std::int64_t loaded = -1;             // the version in the entries
+    std::int64_t loaded = -1, loaded_backward = -1;  // the versions in the entries
     /// Of each update of a batch: its microbatches in the order in which they are added, and how
     /// many of them have been.
     std::vector<std::vector<std::int32_t>> to_add;
@@ -178,7 +151,7 @@ class Reference {
     SerialStage stage{
         .config = config,
         .entries = {},
-        .versions = {Tensors{}},
+        .versions = {Version{}},
         .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
         .added = {}};
     for (std::int32_t i = 0; i < config_.microbatches; ++i) {
@@ -191,10 +164,12 @@ class Reference {
       for (const Tensor& tensor : layer.tensors()) {
         std::vector<T> weights = zeros(tensor.size());
         initialise<T>(tensor, config_.seed, weights);
-        stage.versions.back()[tensor.name] = weights;
+        stage.versions.back().weights[tensor.name] = weights;
+        if (config.correction.corrects()) stage.versions.back().corrected[tensor.name] = weights;
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(tensor.size() * optimizer_states(config_.optimizer.kind));
+            zeros(tensor.size() * (optimizer_states(config_.optimizer.kind) +
+                                   (config.correction.corrects() ? 1 : 0)));
       }
       stage.entries.push_back({.layer = std::move(layer)});
     }
@@ -210,28 +185,38 @@ class Reference {
     std::iota(ascending.begin(), ascending.end(), 0);
     return ascending;
   }
-  /// Puts the version that the microbatch reads into the entries, and sums to add to.
+  /// Puts the versions that the microbatch reads into the entries, and sums to add to.
   void load(SerialStage& stage, std::int32_t microbatch) {
     const ReferenceStage& config = stage.config;
+    for (Entry& entry : stage.entries) {
+      if (!entry.sums.empty()) continue;
+      const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
+      entry.sums.assign(sums, zeros(entry.layer.weights_size()));
+    }
     const std::int64_t update =
         state_.batches * std::ssize(stage.to_add) + microbatch / config.microbatches;
-    const std::int64_t version =
-        std::max<std::int64_t>(update - row_of(config.staleness, microbatch, 0), 0);
+    const std::int32_t staleness = row_of(config.staleness, microbatch, 0);
+    load(stage, update - staleness, stage.loaded, &Entry::weights);
+    if (config.backward_staleness.empty()) return;
+    load(stage, update - row_of(config.backward_staleness, microbatch, staleness),
+         stage.loaded_backward, &Entry::backward_weights);
+  }
+  /// `version` into the entries, where `loaded` is now; version 0 where it is before that.
+  void load(SerialStage& stage, std::int64_t version, std::int64_t& loaded,
+            std::vector<T> Entry::*into) {
+    version = std::max<std::int64_t>(version, 0);
+    if (std::exchange(loaded, version) == version) return;
+    const auto back = static_cast<std::size_t>(stage.updates - version);
+    const Version& read = stage.versions.at(stage.versions.size() - 1 - back);
+    const bool corrected = into == &Entry::backward_weights && stage.config.correction.corrects();
+    const Tensors& weights = corrected ? read.corrected : read.weights;
     for (Entry& entry : stage.entries) {
-      if (entry.sums.empty()) {
-        const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
-        entry.sums.assign(sums, zeros(entry.layer.weights_size()));
-      }
-      if (stage.loaded == version) continue;
-      entry.weights.clear();
-      const auto back = static_cast<std::size_t>(stage.updates - version);
-      const Tensors& weights = stage.versions.at(stage.versions.size() - 1 - back);
+      (entry.*into).clear();
       for (const Tensor& tensor : entry.layer.tensors()) {
         const std::vector<T>& values = weights.at(tensor.name);
-        entry.weights.insert(entry.weights.end(), values.begin(), values.end());
+        (entry.*into).insert((entry.*into).end(), values.begin(), values.end());
       }
     }
-    stage.loaded = version;
   }
   /// Forward, and backward as far as the gradients of the inputs.
   double run_microbatch(std::int32_t pipeline, std::int32_t microbatch) {
@@ -270,7 +255,8 @@ class Reference {
         here.scratch = zeros(entry->layer.scratch_size());
         here.output_gradient = std::move(gradient);
         gradient = zeros(i > 0 ? boundary_ : 0);
-        entry->layer.backward_input(kernels_, {.weights = entry->weights,
+        const std::vector<T>& own = entry->backward_weights;
+        entry->layer.backward_input(kernels_, {.weights = own.empty() ? entry->weights : own,
                                                .input = here.input,
                                                .output_gradient = here.output_gradient,
                                                .stash = here.stash,
@@ -389,7 +375,7 @@ class Reference {
   }
   void update_stage(SerialStage& stage, const Tensors& gradients,
                     const std::map<std::string, GuardDecision>& decisions) {
-    Tensors version;
+    Version version{.corrected = stage.versions.back().corrected};
     bool skipped = false;
     for (const Entry& entry : stage.entries) {
       for (const Tensor& tensor : entry.layer.tensors()) {
@@ -399,34 +385,42 @@ class Reference {
           state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
           state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
         } else if (!decision.skip) {
-          update_tensor(stage, tensor, gradients.at(tensor.name), decision);
+          update_tensor(stage, tensor, gradients.at(tensor.name), decision,
+                        version.corrected[tensor.name]);
         }
-        version[tensor.name] = state_.weights.at(tensor.name);
+        version.weights[tensor.name] = state_.weights.at(tensor.name);
       }
     }
     stage.versions.push_back(std::move(version));
-    const auto& staleness = stage.config.staleness;
-    const std::int64_t most = staleness.empty() ? 0 : *std::ranges::max_element(staleness);
-    const std::int64_t oldest_read = std::max<std::int64_t>(stage.updates + 1 - most, 0);
+    const std::int64_t oldest_read =
+        std::max<std::int64_t>(stage.updates + 1 - most_stale(stage.config), 0);
     while (stage.updates + 2 - std::ssize(stage.versions) < oldest_read) stage.versions.pop_front();
     ++stage.updates;
     if (!skipped) ++stage.steps;
   }
   void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
-                     const GuardDecision& decision) {
+                     const GuardDecision& decision, std::vector<T>& corrected) {
     Tensor alone = tensor;
     alone.offset = 0;
     std::vector<T>& weights = state_.weights.at(tensor.name);
     const std::vector<T> before = weights;
+    std::span<T> state = state_.optimizer.at(tensor.name), drift;
+    if (stage.config.correction.corrects()) {
+      drift = state.last(weights.size());
+      state = state.first(state.size() - weights.size());
+    }
     update(kernels_, config_.optimizer,
            {.number = stage.steps + 1,
             .batch = state_.batches + 1,
-            .gradient_scale = scale_of(stage) * decision.scale},
+            .gradient_scale = scale_of(stage) * decision.scale,
+            .correction = stage.config.correction},
            std::span<const Tensor>(&alone, 1),
            {.weights = before,
             .gradients = gradient,
-            .state = state_.optimizer.at(tensor.name),
-            .weights_out = weights});
+            .state = state,
+            .weights_out = weights,
+            .drift = drift,
+            .corrected = corrected});
   }
 
   ReferenceConfig config_;

@@ -46,7 +46,7 @@ std::vector<std::int32_t> merged(const std::vector<std::vector<std::int32_t>>& l
 std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceConfig& config) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   if (config.stages.empty()) {
-    TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
+    TANDEM_CHECK(config.semantics <= WeightSemantics::delayed_by_one);
     const std::int32_t staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0;
     const auto m = static_cast<std::size_t>(config.microbatches);
     return {{.layers = {0, layers},
@@ -71,10 +71,12 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
   std::vector<ReferenceStage> stages;
   for (const StageId stage : all_ids<StageId>(layers.size())) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_of(stage);
-    ReferenceStage row{.layers = layers[index(stage)],
-                       .replicas = static_cast<std::int32_t>(replicas.size()),
-                       .staleness = std::vector<std::int32_t>(m, delay),
-                       .replica = std::vector<std::int32_t>(m)};
+    ReferenceStage row{
+        .layers = layers[index(stage)],
+        .replicas = static_cast<std::int32_t>(replicas.size()),
+        .staleness = std::vector<std::int32_t>(m, delay),
+        .correction = schedule.corrections.empty() ? Correction{} : schedule.corrections[stage],
+        .replica = std::vector<std::int32_t>(m)};
     std::vector<std::vector<std::int32_t>> orders;
     for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
       for (const std::int32_t k : orders.emplace_back(summing_order(schedule, replicas[replica])))
@@ -82,8 +84,13 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
       for (const Op& op : schedule.order[schedule.placement.device[replicas[replica]]]) {
         if (op.replica != replicas[replica]) continue;
         if (makes_version(op.kind)) row.microbatches = op.span;
-        if (makes_output(op.kind) && semantics == WeightSemantics::stashed)
-          row.staleness[static_cast<std::size_t>(op.microbatch) % m] = op.staleness;
+        const std::size_t residue = static_cast<std::size_t>(op.microbatch) % m;
+        if (makes_output(op.kind) && semantics > WeightSemantics::delayed_by_one)
+          row.staleness[residue] = op.staleness;
+        if (makes_input_gradient(op.kind) && semantics == WeightSemantics::latest) {
+          row.backward_staleness.resize(m);
+          row.backward_staleness[residue] = op.staleness;
+        }
       }
     }
     row.order = merged(orders);

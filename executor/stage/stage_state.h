@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
 #include "core/memory/memory.h"
 #include "core/memory/storage.h"
@@ -44,6 +46,8 @@ struct StagePlace {
   ReplicaId id{};
   DeviceId device{};  // within the pipeline
   LayerRange layers;
+  bool reads_newest = false;     // Schedule::reads_newest
+  Correction correction = {};    // of what its backwards read
   std::size_t first_tensor = 0;  // which of the model's tensors its first one is
   double loss_scale = 1.0;
   double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
@@ -80,6 +84,7 @@ class StageState {
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
+        corrected_versions(slots[SlotKind::corrected_weights]),
         stashes(of_device),
         most_stashes(slots[SlotKind::stash]),
         forwards_in_scratch(setup.recompute == Recompute::stage && slots.forwards_in_workspace) {
@@ -91,6 +96,7 @@ class StageState {
       return Ring(kind, id, slots[kind], elements, meter, allocate);
     };
     weights = ring(SlotKind::weights, sizes.parameters);
+    corrected_weights = ring(SlotKind::corrected_weights, sizes.parameters);
     gradients = {SlotKind::gradients,
                  id,
                  slots[SlotKind::gradients],
@@ -102,12 +108,14 @@ class StageState {
     output = ring(SlotKind::output, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
-    state = backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.kind));
+    const std::int32_t drifts = where.correction.corrects() ? 1 : 0;
+    state = backend.template allocate<W>(sizes.parameters *
+                                         (optimizer_states(optimizer.kind) + drifts));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
     const Bytes kept = state.bytes() + master.bytes();
     meter.commit(&MemoryByClass::optimizer, kept);
     meter.acquire(&MemoryByClass::optimizer, kept);
-    readers.assign(static_cast<std::size_t>(versions), 0);
+    readers_.assign(static_cast<std::size_t>(versions), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =
         std::vector<typename B::Fence>(static_cast<std::size_t>(slots[SlotKind::input]));
@@ -116,26 +124,46 @@ class StageState {
   /// Makes version 0 of the weights, once the memory is there.
   void initialise(B& backend, std::uint64_t seed) {
     const auto initial = [this, seed](std::span<W> values) { stage.initialise(values, seed); };
+    std::vector<std::span<T>> read{weights.acquire(0)};
+    if (place.correction.corrects()) read.push_back(corrected_weights.acquire(0));
     if constexpr (kHasMaster) {
       std::vector<W> exact(master.elements().size());
       initial(exact);
       backend.write(master.elements(),
                     [&exact](std::span<W> values) { std::ranges::copy(exact, values.begin()); });
-      backend.write(weights.acquire(0), [&exact](std::span<T> values) {
-        std::ranges::transform(exact, values.begin(), B::Kernels::rounded);
-      });
+      for (const std::span<T> one : read) {
+        backend.write(one, [&exact](std::span<T> values) {
+          std::ranges::transform(exact, values.begin(), B::Kernels::rounded);
+        });
+      }
     } else {
-      backend.write(weights.acquire(0), initial);
+      for (const std::span<T> one : read) backend.write(one, initial);
     }
   }
 
-  /// The weights that a step from one version to the next reads and writes.
-  UpdateSpans<T, W> step_spans(std::span<const T> read, std::span<T> made) {
+  /// What the step to `version` reads and writes, but for gradients.
+  UpdateSpans<T, W> step_spans(std::int64_t version, std::span<const T> read, std::span<T> made) {
+    UpdateSpans<T, W> spans;
     if constexpr (kHasMaster) {
-      return {.weights = master.elements(), .weights_out = master.elements(), .rounded = made};
+      spans = {.weights = master.elements(), .weights_out = master.elements(), .rounded = made};
     } else {
-      return {.weights = read, .weights_out = made};
+      spans = {.weights = read, .weights_out = made};
     }
+    const std::span<W> all = state.elements();
+    const auto parameters = static_cast<std::size_t>(stage.sizes().parameters);
+    const std::size_t states =
+        parameters * static_cast<std::size_t>(optimizer_states(optimizer.kind));
+    spans.state = all.first(states);
+    if (!place.correction.corrects()) return spans;
+    spans.drift = all.subspan(states);
+    if (version >= corrected_versions) corrected_weights.release(version - corrected_versions);
+    spans.corrected = corrected_weights.acquire(version);
+    return spans;
+  }
+
+  /// What a backward reads of `version`.
+  std::span<const T> read_backward(std::int64_t version) {
+    return place.correction.corrects() ? corrected_weights.held(version) : weights.held(version);
   }
 
   /// The weights that are trained, when `version` is the newest. Throws DeviceError when it is
@@ -147,6 +175,29 @@ class StageState {
     } else {
       return newest;
     }
+  }
+
+  /// A microbatch in flight keeps the version that its forward found until its backward ends; where
+  /// each op reads the newest, it keeps none.
+  void begin_reading(std::int64_t version) {
+    if (!place.reads_newest) ++readers(version);
+  }
+  void end_reading(std::int64_t version) {
+    if (!place.reads_newest) --readers(version);
+  }
+  /// The slot of a version that is about to be made. Throws DeviceError when what it held has
+  /// readers left.
+  std::span<T> take_version(std::int64_t version) {
+    const std::int64_t overwritten = version - versions;
+    if (overwritten >= 0) {
+      if (const std::int64_t busy = readers(overwritten); busy != 0) {
+        throw DeviceError(fmt::format(
+            "stage {}: update {} overwrites version {}, which {} microbatches still use", index(id),
+            version - 1, overwritten, busy));
+      }
+      weights.release(overwritten);
+    }
+    return weights.acquire(version);
   }
 
   /// Allocates what it has at its partner: the partner's memory.
@@ -210,17 +261,16 @@ class StageState {
   const Stage<typename B::Kernels> stage;
   const OptimizerConfig optimizer;
   const Data* data;
-  const std::int32_t versions;
+  const std::int32_t versions, corrected_versions;
   StashPool<B>& stashes;
   const std::int32_t most_stashes;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
   Ring weights, input, output, input_gradient, kept_gradients;
   Ring eviction_buffer, hosted_stash;     // of stashes that are evicted
-  typename B::template Buffer<W> state;   // of the optimizer
+  Ring corrected_weights;
+  typename B::template Buffer<W> state;   // of the optimizer, and δ of a correction behind it
   typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
-  std::vector<std::int64_t>
-      readers;                 // microbatches in flight that use the version in each weight slot
   std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
   typename B::Fence tied_sum;  // behind the newest of these sums
   /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
@@ -258,6 +308,9 @@ class StageState {
   }
 
  private:
+  std::int64_t& readers(std::int64_t version) {
+    return readers_[static_cast<std::size_t>(version % versions)];
+  }
   template <class Visit>
   static void for_each(const std::vector<StageState*>& side, const Visit& visit) {
     StageState* last = nullptr;
@@ -271,6 +324,8 @@ class StageState {
     return of[static_cast<std::size_t>(microbatch) % of.size()];
   }
 
+  std::vector<std::int64_t>
+      readers_;  // microbatches in flight that keep the version in each weight slot
   std::vector<StageState*> above_, below_;  // by residue modulo the batch; empty: none
   Sample<W> sample_;
 };

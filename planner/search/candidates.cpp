@@ -16,11 +16,12 @@ namespace tandem {
 
 namespace {
 
-/// Stashed weights are of another age on each stage, several copies of the model are not planned,
-/// a cap is to be chosen, and what is evicted pays where links are faster than they often are: for
-/// those who ask.
+/// Stashed and latest weights are of another age on each stage, several copies of the model are not
+/// planned, a cap is to be chosen, and what is evicted pays where links are faster than they often
+/// are: for those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
-  return row.weights == WeightSemantics::stashed || row.replicas_per_stage > 1 ||
+  return row.weights == WeightSemantics::stashed || row.weights == WeightSemantics::latest ||
+         row.replicas_per_stage > 1 ||
          option_of(row, &ScheduleRequest::activation_caps) != nullptr || row.evicts;
 }
 

@@ -47,6 +47,22 @@ std::string explain_loss(const Candidate& best, const Candidate& other) {
       waiting.count() == 0 ? "the same" : difference(waiting));
 }
 
+/// By which updates step.
+std::string_view gradients_of(WeightSemantics weights) {
+  switch (weights) {
+    case WeightSemantics::vanilla:
+      return "the gradient at the newest weights";
+    case WeightSemantics::delayed_by_one:
+      return "the gradient at the weights before the newest";
+    case WeightSemantics::stashed:
+      return "gradients at weights as many updates old as microbatches are in flight after the "
+             "stage";
+    case WeightSemantics::latest:
+      return "gradients whose backwards read newer weights than their forwards did";
+  }
+  return {};
+}
+
 std::string within(const PlanRequest& request) {
   return request.memory ? fmt::format(" in {}", print_bytes(*request.memory)) : "";
 }
@@ -82,11 +98,7 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
   if (best.weights != WeightSemantics::vanilla) {
     lines.push_back(
         fmt::format("Its weights are {}: each update uses {}. --semantics vanilla excludes that.",
-                    name(best.weights),
-                    best.weights == WeightSemantics::delayed_by_one
-                        ? "the gradient at the weights before the newest"
-                        : "gradients at weights as many updates old as microbatches are in flight "
-                          "after the stage"));
+                    name(best.weights), gradients_of(best.weights)));
   }
   return lines;
 }

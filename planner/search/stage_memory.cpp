@@ -48,7 +48,7 @@ const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
 }
 
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
-  Bytes total = bytes.optimizer + workspace_of(slots, bytes);
+  Bytes total = optimizer_of(slots, bytes) + workspace_of(slots, bytes);
   for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
     if (kind != index(SlotKind::hosted_stash)) total += slots.counts[kind] * bytes.slot[kind];
   }

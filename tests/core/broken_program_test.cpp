@@ -186,8 +186,10 @@ TEST_P(BrokenProgram, WithOneSlotLessIsCaught) {
         EXPECT_FALSE(found.empty())
             << good.name << ": " << name(static_cast<SlotKind>(kind)) << " of " << index(replica);
         for (const Violation& violation : found) {
-          EXPECT_EQ(violation.kind, kind == 0 ? ViolationKind::version_overwritten
-                                              : ViolationKind::slot_overwritten);
+          const bool version =
+              kind == index(SlotKind::weights) || kind == index(SlotKind::corrected_weights);
+          EXPECT_EQ(violation.kind,
+                    version ? ViolationKind::version_overwritten : ViolationKind::slot_overwritten);
         }
       }
     }

@@ -65,7 +65,7 @@ TEST_P(EverySchedule, IsRightWhateverIsAskedWithIt) {
   }
 }
 
-TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHas) {
+TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHasOrTheNewest) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 4, 5}, {2, 4, 6})) {
     const Program program = program_of(wanted);
     const WeightVersions versions(program);
@@ -79,6 +79,10 @@ TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHas) {
         newest[op.replica] = *version;
       } else if (version) {
         EXPECT_LE(*version, newest[op.replica]) << wanted.name();
+        if (program.reads_newest()) {
+          EXPECT_EQ(*version, newest[op.replica]) << wanted.name();
+          continue;
+        }
         used[{op.replica, instance.microbatch}].insert(*version);
       }
     }
@@ -138,6 +142,11 @@ TEST(PublishedOrder, Of2BWAlternatesAndNeverDrains) {
                           "f1 b0 f2 b1 f3 b2 f4 b3", "f0 b0 f1 b1 f2 b2 f3 b3"));
 }
 
+TEST(PublishedOrder, OfPaciIsThatOf2BW) {
+  EXPECT_EQ(lines_of(pipeline("paci", 4, 4)), lines_of(pipeline("2bw", 4, 4)));
+  EXPECT_THAT(lines_of(pipeline("paci", 4, 1)), ElementsAre("f3 b0", "f2 b0", "f1 b0", "f0 b0"));
+}
+
 TEST(PublishedOrder, OfModelParallelismHasOneMicrobatchInFlight) {
   EXPECT_THAT(lines_of(pipeline("model-parallel", 2, 2)),
               ElementsAre("f0 b0 f1 b1", "f0 b0 f1 b1"));
@@ -194,6 +203,25 @@ TEST(Versions, OfPipeDreamWithVerticalSyncAreThoseThatTheFirstStageFound) {
   wanted.request.vertical_sync = true;
   expect_versions(wanted,
                   [](std::int64_t k, std::size_t) { return std::max<std::int64_t>(k - 1 - 2, 0); });
+}
+
+TEST(Versions, OfPaciAreTheNewestForwardsAndBackwards) {
+  // The forward of microbatch k, from 0, stands p − 1 − s backwards ahead.
+  for (const int p : {1, 2, 4}) {
+    for (const std::int32_t m : {1, 2, 3, 8}) {
+      const Program program = program_of(pipeline("paci", p, m));
+      const WeightVersions versions(program);
+      for (const Instance& instance : instances_of_run(program, 6)) {
+        const Op& op = program[instance.id].op;
+        if (!reads_weights(op.kind)) continue;
+        const std::int64_t ahead = p - 1 - static_cast<std::int64_t>(index(op.replica));
+        const std::int64_t k = instance.microbatch;
+        EXPECT_EQ(versions(instance),
+                  op.kind == OpKind::forward ? std::max<std::int64_t>(k - ahead, 0) / m : k / m)
+            << "p " << p << " m " << m << " k " << k;
+      }
+    }
+  }
 }
 
 TEST(Versions, OfReplicatedStagesWithVerticalSyncHoldTheSameMicrobatches) {

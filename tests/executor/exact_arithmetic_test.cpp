@@ -1,8 +1,10 @@
-// 2BW's rule W(t+1) = W(t) − ν∇f(W(t−1)) in exact arithmetic: a chain of small linear maps on
-// dyadic numbers, trained by the executor in double and, apart from it, in rationals. Every number
-// fits the mantissa, so there is no tolerance.
+// The rules of weights in exact arithmetic: a chain of small linear maps on dyadic numbers, trained
+// by the executor in double and, apart from it, in rationals. Every number fits the mantissa, so
+// there is no tolerance.
 
+#include <functional>
 #include <map>
+#include <utility>
 
 #include <boost/multiprecision/cpp_int.hpp>
 #include <gtest/gtest.h>
@@ -13,15 +15,134 @@ namespace tandem {
 namespace {
 
 using Rational = boost::multiprecision::cpp_rational;
+using Row = std::vector<Rational>;
 using Matrix = std::vector<Rational>;  // d × d, row-major
+using Weights = std::vector<Matrix>;   // a layer each
 using testing::TrainingCase;
 
-/// Undelayed numbers grow faster, and fit the mantissa for fewer updates.
-TrainingCase linear_case(const std::string& schedule, std::int64_t batches) {
+/// What is trained: a chain of linear maps, ½·Σ(y − t)², W ← W − rate·gradient, the mean over the
+/// `microbatches` of an update.
+struct Task {
+  Weights initial;
+  std::int64_t microbatches = 1, updates = 1;
+  Rational rate;
+  std::function<std::pair<Row, Row>(std::int64_t)> sample;  // input and target of a microbatch
+};
+
+/// Which versions microbatch k reads, of each layer. Version u is there after u updates.
+struct Rule {
+  std::function<std::int64_t(std::int64_t k, std::size_t layer)> forward, backward;
+  /// Backwards read w − delay·δ, δ ← kept·δ + (1 − kept)·(change of w); by layer. Empty: w.
+  std::vector<Rational> delay = {}, kept = {};
+  std::vector<Rational> rate_divisor = {};  // by layer; empty: 1
+};
+
+/// Every microbatch reads version max(⌊k/m⌋ − delay, 0).
+Rule delayed(std::int64_t m, std::int64_t delay) {
+  const auto read = [=](std::int64_t k, std::size_t) {
+    return std::max<std::int64_t>(k / m - delay, 0);
+  };
+  return {read, read};
+}
+
+/// 1F1B without flush over stages that hold these layers: stage s runs a microbatch's forward
+/// p − 1 − s backwards ahead, and finds what is newest then; so does its backward.
+Rule newest(std::int64_t m, const std::vector<LayerRange>& stages) {
+  std::vector<std::int64_t> ahead;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    ahead.insert(ahead.end(), static_cast<std::size_t>(stages[stage].size()),
+                 std::ssize(stages) - 1 - static_cast<std::int64_t>(stage));
+  }
+  return {[=](std::int64_t k, std::size_t layer) {
+            return std::max<std::int64_t>(k - ahead[layer], 0) / m;
+          },
+          [=](std::int64_t k, std::size_t) { return k / m; }};
+}
+
+/// The same, but a backward reads what its forward found.
+Rule stashed(std::int64_t m, const std::vector<LayerRange>& stages) {
+  const Rule rule = newest(m, stages);
+  return {rule.forward, rule.forward};
+}
+
+Row row_times(const Row& x, const Matrix& w, bool transposed) {
+  const std::size_t d = x.size();
+  Row y(d);
+  for (std::size_t i = 0; i < d; ++i) {
+    for (std::size_t j = 0; j < d; ++j) {
+      y[j] += x[i] * (transposed ? w[j * d + i] : w[i * d + j]);
+    }
+  }
+  return y;
+}
+
+/// What there is of each version: the weights, what backwards read, and δ.
+struct Version {
+  Weights weights, corrected, drift;
+};
+
+/// Adds what microbatch k leaves by the versions that the rule says.
+void add_gradient(const Task& task, const Rule& rule, std::int64_t k,
+                  const std::vector<Version>& versions, Weights& gradient) {
+  auto [input, target] = task.sample(k);
+  const std::size_t d = input.size(), layers = task.initial.size();
+  const auto read = [&](const auto& version, std::size_t layer) -> const Version& {
+    return versions.at(static_cast<std::size_t>(version(k, layer)));
+  };
+  std::vector<Row> x{std::move(input)};
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    x.push_back(row_times(x.back(), read(rule.forward, layer).weights[layer], false));
+  Row error = x.back();
+  for (std::size_t i = 0; i < d; ++i) error[i] = (error[i] - target[i]) / task.microbatches;
+  for (std::size_t layer = layers; layer-- > 0;) {
+    for (std::size_t i = 0; i < d * d; ++i) gradient[layer][i] += x[layer][i / d] * error[i % d];
+    error = row_times(error, read(rule.backward, layer).corrected[layer], true);
+  }
+}
+
+Version next_version(const Task& task, const Rule& rule, const Version& now,
+                     const Weights& gradient) {
+  Version next = now;
+  for (std::size_t layer = 0; layer < gradient.size(); ++layer) {
+    const Rational rate =
+        rule.rate_divisor.empty() ? task.rate : task.rate / rule.rate_divisor[layer];
+    for (std::size_t i = 0; i < gradient[layer].size(); ++i) {
+      const Rational change = -rate * gradient[layer][i];
+      next.weights[layer][i] += change;
+      next.corrected[layer][i] = next.weights[layer][i];
+      if (rule.delay.empty()) continue;
+      Rational& drift = next.drift[layer][i];
+      drift = rule.kept[layer] * drift + (1 - rule.kept[layer]) * change;
+      next.corrected[layer][i] -= rule.delay[layer] * drift;
+    }
+  }
+  return next;
+}
+
+/// The weights after each update, the initial ones first.
+std::vector<Weights> by_rationals(const Task& task, const Rule& rule) {
+  Weights zeros;
+  for (const Matrix& matrix : task.initial) zeros.emplace_back(matrix.size());
+  std::vector<Version> versions{{task.initial, task.initial, zeros}};
+  for (std::int64_t u = 0; u < task.updates; ++u) {
+    Weights gradient = zeros;
+    for (std::int64_t k = u * task.microbatches; k < (u + 1) * task.microbatches; ++k)
+      add_gradient(task, rule, k, versions, gradient);
+    versions.push_back(next_version(task, rule, versions.back(), gradient));
+  }
+  std::vector<Weights> weights;
+  for (Version& version : versions) weights.push_back(std::move(version.weights));
+  return weights;
+}
+
+/// Undelayed numbers grow faster, and fit the mantissa for fewer updates; so do those of many
+/// layers.
+TrainingCase linear_case(const std::string& schedule, std::int64_t batches,
+                         std::int32_t layers = 2) {
   TrainingCase test{.schedule = schedule,
                     .model = {.name = "linear",
                               .architecture = Architecture::linear,
-                              .blocks = 2,
+                              .blocks = layers,
                               .width = 2,
                               .heads = 1,
                               .sequence = 1,
@@ -34,67 +155,32 @@ TrainingCase linear_case(const std::string& schedule, std::int64_t batches) {
   return test;
 }
 
-std::vector<Rational> row_times(const std::vector<Rational>& x, const Matrix& w, bool transposed) {
-  const std::size_t d = x.size();
-  std::vector<Rational> y(d);
-  for (std::size_t i = 0; i < d; ++i) {
-    for (std::size_t j = 0; j < d; ++j) {
-      y[j] += x[i] * (transposed ? w[j * d + i] : w[i * d + j]);
-    }
-  }
-  return y;
-}
-
-/// Gradient of the mean over the batch of ½·Σ(y − t)², at `weights`.
-std::vector<Matrix> batch_gradient(const TrainingCase& test, const Data& data,
-                                   const std::vector<Matrix>& weights, std::int64_t batch) {
-  const auto d = static_cast<std::size_t>(test.model.width);
-  std::vector<Matrix> gradient(weights.size(), Matrix(d * d));
-  for (std::int64_t k = batch * test.microbatches; k < (batch + 1) * test.microbatches; ++k) {
-    Sample<double> sample;
-    data.fill(k, sample);
-    std::vector<std::vector<Rational>> x{{sample.inputs.begin(), sample.inputs.end()}};
-    for (const Matrix& w : weights) x.push_back(row_times(x.back(), w, false));
-    std::vector<Rational> error = x.back();
-    for (std::size_t i = 0; i < d; ++i)
-      error[i] = (error[i] - Rational(sample.expected[i])) / test.microbatches;
-    for (std::size_t layer = weights.size(); layer-- > 0;) {
-      for (std::size_t i = 0; i < d * d; ++i) gradient[layer][i] += x[layer][i / d] * error[i % d];
-      error = row_times(error, weights[layer], true);
-    }
-  }
-  return gradient;
-}
-
-/// Weights after each update, by the rule with the given delay.
-std::vector<std::vector<Matrix>> by_rationals(const TrainingCase& test, std::int64_t delay) {
-  const Data data = testing::data_of(test);
+/// What the executor is given, as a task.
+Task task_of(const TrainingCase& test) {
   const Stage<cpu::Kernels<double>> whole(test.model, {0, test.model.blocks + 1}, 1, 1.0);
   std::vector<double> initial(static_cast<std::size_t>(whole.sizes().parameters));
   whole.initialise(initial, test.seed);
-  std::vector<Matrix> first;
+  Task task{.initial = {},
+            .microbatches = test.microbatches,
+            .updates = test.batches,
+            .rate = Rational(test.optimizer.learning_rate),
+            .sample = [data = testing::data_of(test)](std::int64_t k) {
+              Sample<double> sample;
+              data.fill(k, sample);
+              return std::pair{Row(sample.inputs.begin(), sample.inputs.end()),
+                               Row(sample.expected.begin(), sample.expected.end())};
+            }};
   for (const Tensor& tensor : whole.parameters()) {
     const auto from = initial.begin() + tensor.offset;
-    first.emplace_back(from, from + tensor.size());
+    task.initial.emplace_back(from, from + tensor.size());
   }
-  std::vector<std::vector<Matrix>> versions{first};
-  for (std::int64_t t = 0; t < test.batches; ++t) {
-    const auto read = static_cast<std::size_t>(std::max<std::int64_t>(t - delay, 0));
-    const std::vector<Matrix> gradient = batch_gradient(test, data, versions[read], t);
-    std::vector<Matrix> next = versions.back();
-    for (std::size_t layer = 0; layer < next.size(); ++layer) {
-      for (std::size_t i = 0; i < next[layer].size(); ++i) {
-        next[layer][i] -= Rational(test.optimizer.learning_rate) * gradient[layer][i];
-      }
-    }
-    versions.push_back(std::move(next));
-  }
-  return versions;
+  return task;
 }
 
 /// Weights after each update, by the executor, as rationals: exactly the doubles it holds.
-std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const TrainingCase& test) {
-  const Program program = lower(test.make());
+std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const TrainingCase& test,
+                                                                    const Schedule& schedule) {
+  const Program program = lower(schedule);
   const Data data = testing::data_of(test);
   TrainingSetup<double> setup = testing::setup_of<double>(test, program, data);
   std::map<std::pair<std::int64_t, std::int64_t>, Matrix> found;
@@ -112,11 +198,9 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   return found;
 }
 
-void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t delay,
-                 bool holds) {
-  const TrainingCase test = linear_case(schedule, batches);
-  const auto expected = by_rationals(test, delay);
-  const auto found = by_executor(test);
+void expect_rule(const TrainingCase& test, const Schedule& schedule, const Rule& rule, bool holds) {
+  const std::vector<Weights> expected = by_rationals(task_of(test), rule);
+  const auto found = by_executor(test, schedule);
   ASSERT_EQ(found.size(), static_cast<std::size_t>(test.batches * test.model.blocks));
   bool equal = true;
   for (const auto& [key, matrix] : found) {
@@ -124,17 +208,156 @@ void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t
         expected[static_cast<std::size_t>(key.first)][static_cast<std::size_t>(key.second)];
     equal = equal && matrix == exact;
   }
-  EXPECT_EQ(equal, holds) << schedule << " with delay " << delay;
+  EXPECT_EQ(equal, holds) << test.schedule;
+}
+void expect_rule(const TrainingCase& test, const Rule& rule, bool holds) {
+  expect_rule(test, test.make(), rule, holds);
 }
 
-TEST(ExactArithmetic, TwoBufferedWeightsFollowTheirRule) { expect_rule("2bw", 4, 1, true); }
+TEST(ExactArithmetic, TwoBufferedWeightsFollowTheirRule) {
+  expect_rule(linear_case("2bw", 4), delayed(4, 1), true);
+}
 TEST(ExactArithmetic, FlushFollowsPlainGradientDescent) {
-  expect_rule("1f1b", 2, 0, true);
-  expect_rule("gpipe", 2, 0, true);
+  expect_rule(linear_case("1f1b", 2), delayed(4, 0), true);
+  expect_rule(linear_case("gpipe", 2), delayed(4, 0), true);
 }
 TEST(ExactArithmetic, TellsTheRulesApart) {
-  expect_rule("2bw", 4, 0, false);
-  expect_rule("1f1b", 2, 1, false);
+  expect_rule(linear_case("2bw", 4), delayed(4, 0), false);
+  expect_rule(linear_case("1f1b", 2), delayed(4, 1), false);
+}
+
+// ---- Forward and backward each read the newest ----
+
+/// Four stages, the last with the loss alone, and two, the first with two layers: where stages are
+/// few and have a layer each little is seen, for what the first one's backward reads does not
+/// matter, and the last one reads what its forward did. More layers' numbers would not fit.
+std::vector<TrainingCase> cases_of(const std::string& schedule) {
+  std::vector<TrainingCase> cases;
+  for (const std::int32_t m : {1, 2}) {
+    for (const std::uint16_t devices : {std::uint16_t{4}, std::uint16_t{2}}) {
+      TrainingCase test = linear_case(schedule, 2, 3);
+      test.devices = devices;
+      test.microbatches = m;
+      test.optimizer.learning_rate = 0.25;
+      cases.push_back(test);
+    }
+  }
+  return cases;
+}
+
+std::vector<LayerRange> stages_of(const TrainingCase& test) {
+  std::vector<LayerRange> stages = testing::even_stages(test.model, test.devices);
+  --stages.back().last;  // the loss has no weights
+  return stages;
+}
+
+TEST(ExactArithmetic, PaciFollowsItsRule) {
+  for (const TrainingCase& test : cases_of("paci")) {
+    expect_rule(test, newest(test.microbatches, stages_of(test)), true);
+    expect_rule(test, stashed(test.microbatches, stages_of(test)), false);
+    expect_rule(test, delayed(test.microbatches, 0), false);
+  }
+}
+
+/// A rule whose backwards correct what is newest, on stages that hold these layers.
+Rule corrected(std::int64_t m, const std::vector<LayerRange>& stages,
+               const std::vector<Rational>& delays, const std::vector<Rational>& kept) {
+  Rule rule = newest(m, stages);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto layers = static_cast<std::size_t>(stages[stage].size());
+    rule.delay.insert(rule.delay.end(), layers, delays[stage]);
+    rule.kept.insert(rule.kept.end(), layers, kept[stage]);
+  }
+  return rule;
+}
+
+TEST(ExactArithmetic, PipeMareFollowsItsRule) {
+  for (const TrainingCase& test : cases_of("pipemare")) {
+    const std::int64_t m = test.microbatches;
+    const std::vector<LayerRange> stages = stages_of(test);
+    Schedule schedule = test.make();
+    std::vector<Rational> delays, published, negated, kept, swapped;
+    for (const StageId stage : ids(schedule.corrections)) {
+      Correction& correction = schedule.corrections[stage];
+      correction.kept = 0.25;  // the default's powers are no dyadic numbers
+      const auto ahead = std::ssize(stages) - 1 - static_cast<std::int64_t>(index(stage));
+      delays.push_back(Rational(ahead, m));
+      EXPECT_EQ(Rational(correction.delay), delays.back());
+      published.push_back(Rational(2 * ahead + 1, m));
+      negated.push_back(-delays.back());
+      kept.push_back(Rational(1, 4));
+      swapped.push_back(Rational(3, 4));
+    }
+    expect_rule(test, schedule, corrected(m, stages, delays, kept), true);
+    expect_rule(test, schedule, corrected(m, stages, published, kept), false);
+    expect_rule(test, schedule, corrected(m, stages, negated, kept), false);
+    expect_rule(test, schedule, corrected(m, stages, delays, swapped), false);
+    expect_rule(test, schedule, newest(m, stages), false);
+    expect_rule(test, schedule, stashed(m, stages), false);
+  }
+}
+
+/// Weights that are numbers, one at first, as are the inputs.
+Task scalars(std::size_t layers, const std::vector<int>& targets) {
+  return {.initial = Weights(layers, Matrix{1}),
+          .microbatches = 1,
+          .updates = 3,
+          .rate = Rational(1, 4),
+          .sample = [targets](std::int64_t k) {
+            return std::pair{Row{1}, Row{targets[static_cast<std::size_t>(k) % targets.size()]}};
+          }};
+}
+
+/// The trajectory of a layer, behind its initial weight.
+std::vector<std::string> written(const std::vector<Weights>& versions, std::size_t layer) {
+  std::vector<std::string> numbers;
+  for (std::size_t u = 1; u < versions.size(); ++u) numbers.push_back(versions[u][layer][0].str());
+  return numbers;
+}
+using Numbers = std::vector<std::string>;
+
+// Recomputed apart from this code, by hand and by a script.
+TEST(GoldenTrajectories, OfThreeStages) {
+  const std::vector<LayerRange> stages{{0, 1}, {1, 2}, {2, 3}};
+  const Task task = scalars(3, {2});
+  const auto stash = by_rationals(task, stashed(1, stages));
+  EXPECT_EQ(written(stash, 0), (Numbers{"5/4", "95/64", "25815/16384"}));
+  EXPECT_EQ(written(stash, 1), (Numbers{"5/4", "95/64", "6379/4096"}));
+  EXPECT_EQ(written(stash, 2), (Numbers{"5/4", "23/16", "1537/1024"}));
+  const auto latest = by_rationals(task, newest(1, stages));
+  EXPECT_EQ(written(latest, 0), (Numbers{"5/4", "395/256", "432885/262144"}));
+  const std::vector<Rational> half(3, Rational(1, 2));
+  const auto t2 = by_rationals(task, corrected(1, stages, {2, 1, 0}, half));
+  EXPECT_EQ(written(t2, 0), (Numbers{"5/4", "775/512", "843533/524288"}));
+  const auto wrong_sign = by_rationals(task, corrected(1, stages, {-2, -1, 0}, half));
+  EXPECT_EQ(written(wrong_sign, 0)[1], "805/512");
+  const auto published = by_rationals(task, corrected(1, stages, {5, 3, 1}, half));
+  EXPECT_EQ(written(published, 0)[1], "1469/1024");
+  Rule slow = newest(1, stages);
+  slow.rate_divisor = {2, 1, 1};
+  const auto t1 = by_rationals(task, slow);
+  EXPECT_EQ(written(t1, 0), (Numbers{"9/8", "651/512", "695029/524288"}));
+  for (const auto* versions : {&latest, &t2, &t1}) {
+    EXPECT_EQ(written(*versions, 1), written(stash, 1));
+    EXPECT_EQ(written(*versions, 2), written(stash, 2));
+  }
+}
+
+TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {
+  const std::vector<LayerRange> stages{{0, 2}, {2, 4}};
+  const Task task = scalars(4, {2, 0, 2});
+  const auto stash = by_rationals(task, stashed(1, stages));
+  const auto latest = by_rationals(task, newest(1, stages));
+  const auto t2 =
+      by_rationals(task, corrected(1, stages, {1, 0}, {Rational(1, 2), Rational(1, 2)}));
+  EXPECT_EQ(written(stash, 0)[1], "655/1024");
+  EXPECT_EQ(written(latest, 0)[1], "1995/4096");
+  EXPECT_EQ(written(t2, 0)[1], "4615/8192");
+  for (const auto& versions : {stash, latest, t2}) {
+    EXPECT_EQ(written(versions, 1)[1], "655/1024");
+    EXPECT_EQ(written(versions, 2)[1], "195/256");
+    EXPECT_EQ(written(versions, 3)[1], "195/256");
+  }
 }
 
 }  // namespace

@@ -243,6 +243,7 @@ TEST(Semantics, HoldForEveryScheduleAtEveryWidthUnderDelays) {
       for (const Recompute recompute :
            {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
         test.recompute = recompute;
+        if (!test.is_served()) continue;
         expect_equal(
             by_executor<float>(test, testing::seeded_delays(width, std::chrono::microseconds(200))),
             by_reference<float>(test, test.semantics()));
@@ -352,10 +353,66 @@ TEST(Semantics, OfStashedWeightsDependOnEveryStalenessAndReplica) {
   }
 }
 
+// A backward that read its forward's weights, or a forward the newest of its batch, would not pass.
+TEST(Semantics, OfLatestWeightsDependOnWhatEachOpReads) {
+  TrainingCase test = TrainingCase::on("paci", 4);
+  test.microbatches = 2;
+  const auto right = by_reference<float>(test, WeightSemantics::latest);
+  const ReferenceConfig config = testing::reference_config(test, WeightSemantics::latest);
+  ReferenceConfig kept = config, fresh = config;
+  for (ReferenceStage& stage : kept.stages) stage.backward_staleness = stage.staleness;
+  for (ReferenceStage& stage : fresh.stages) stage.staleness = stage.backward_staleness;
+  EXPECT_NE(testing::reference_trace<float>(test, kept).weights, right.weights);
+  EXPECT_NE(testing::reference_trace<float>(test, fresh).weights, right.weights);
+}
+
+/// PipeMare on four stages, with delays above one.
+TrainingCase corrected_case() {
+  TrainingCase test = TrainingCase::on("pipemare", 4);
+  test.microbatches = 1;
+  test.batches = 6;
+  return test;
+}
+
+TEST(Semantics, OfCorrectedWeightsDependOnDelayAndDecay) {
+  const TrainingCase test = corrected_case();
+  const auto right = by_reference<float>(test, WeightSemantics::latest);
+  TrainingCase published = test, slower = test, none = test;
+  published.published_delays = true;
+  slower.correction_decay = 0.5;
+  none.correction_decay = 1.0;
+  for (const TrainingCase* other : {&published, &slower, &none})
+    EXPECT_NE(by_reference<float>(*other, WeightSemantics::latest).weights, right.weights);
+  expect_equal(by_executor<float>(published),
+               by_reference<float>(published, WeightSemantics::latest));
+  // Nothing of a change is taken into the correction: the weights are those of paci.
+  TrainingCase paci = test;
+  paci.schedule = "paci";
+  EXPECT_EQ(by_executor<float>(none).weights, by_executor<float>(paci).weights);
+  // One stage has no delay.
+  TrainingCase alone = TrainingCase::on("pipemare", 1), flushed = TrainingCase::on("1f1b", 1);
+  flushed.model.tied = alone.model.tied;
+  EXPECT_EQ(by_executor<float>(alone).weights, by_executor<float>(flushed).weights);
+}
+
+TEST(Semantics, HoldForRatesThatAreDividedByDelays) {
+  TrainingCase test = corrected_case();
+  test.optimizer.kind = OptimizerKind::momentum;
+  const auto whole = by_reference<float>(test, WeightSemantics::latest);
+  test.optimizer.schedule.annealing = 4;
+  const auto divided = by_reference<float>(test, WeightSemantics::latest);
+  expect_equal(by_executor<float>(test, testing::seeded_delays(3, std::chrono::microseconds(300))),
+               divided);
+  EXPECT_NE(divided.weights, whole.weights);
+}
+
 // Stopping to look changes nothing: the versions in flight are kept.
 TEST(Semantics, HoldThroughPauses) {
-  for (const char* schedule : {"1f1b", "2bw"}) {
-    TrainingCase test{.schedule = schedule, .devices = 3, .microbatches = 4, .batches = 5};
+  for (const auto& [schedule, microbatches] :
+       {std::pair{"1f1b", 4}, {"2bw", 4}, {"paci", 1}, {"paci", 2}, {"pipemare", 1}}) {
+    TrainingCase test = TrainingCase::on(schedule, 3);
+    test.microbatches = microbatches;
+    test.batches = 5;
     const auto reference = by_reference<float>(test, test.semantics());
     const Program program = lower(test.make());
     std::vector<std::int64_t> pauses;

@@ -206,6 +206,24 @@ TEST(PipeDream, NeverWaitsInTheSteadyStateAndKeepsAVersionForEachForwardInFlight
   }
 }
 
+class LatestWeights : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, LatestWeights, ::testing::Values("paci", "pipemare"));
+
+TEST_P(LatestWeights, NeverWaitInTheSteadyStateAndAreKeptForAPause) {
+  for (const int p : {1, 2, 4, 7}) {
+    for (const int m : {1, 2, 3, 8}) {
+      const SimulationResult result = simulated(pipeline(GetParam(), p, m), kUnit, 4);
+      EXPECT_EQ(period(result), 3 * m);
+      EXPECT_EQ(result.makespan.count(), 3 * (4 * m + p - 1));
+      for (int d = 0; d < p; ++d) {
+        const DeviceUse& use = result.devices[id_at<DeviceId>(static_cast<std::size_t>(d))];
+        EXPECT_EQ(use.peak_activations, p - d);
+        EXPECT_EQ(use.weight_versions, 1 + (p - 1 - d + m - 1) / m);
+      }
+    }
+  }
+}
+
 Pipeline replicated(const std::vector<std::uint16_t>& replicas) {
   const int p = std::accumulate(replicas.begin(), replicas.end(), 0);
   const int m = std::accumulate(replicas.begin(), replicas.end(), 1,

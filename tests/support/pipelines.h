@@ -119,6 +119,9 @@ class OptionValues {
     }
     return all;
   }
+  std::vector<Pipeline> operator()(double ScheduleRequest::*member) const {
+    return {with(member, 0.5)};
+  }
   /// Another seed is another search, and takes as long.
   std::vector<Pipeline> operator()(std::int64_t ScheduleRequest::*) const { return {}; }
   /// Bounds on an effort; see as_defaults().

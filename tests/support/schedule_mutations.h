@@ -112,9 +112,9 @@ class ScheduleText {
     }
     const std::size_t from = digits[random() % digits.size()];
     const std::size_t to = std::min(op.find_first_not_of("0123456789", from), op.size());
-    const int number = std::stoi(op.substr(from, to - from));
+    const long long number = std::stoll(op.substr(from, std::min<std::size_t>(to - from, 18)));
     const int changes[] = {-1, 1, 1, 2, 3, 4};
-    op.replace(from, to - from, std::to_string(std::max(0, number + changes[random() % 6])));
+    op.replace(from, to - from, std::to_string(std::max(0LL, number + changes[random() % 6])));
   }
 
   std::vector<std::vector<std::string>> head_;

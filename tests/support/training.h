@@ -35,6 +35,8 @@ struct TrainingCase {
   std::vector<std::uint16_t> replicas = {};
   std::uint16_t directions = 2;
   bool vertical_sync = false;
+  double correction_decay = ScheduleRequest{}.correction_decay;
+  bool published_delays = false;
   std::optional<double> activation_cap = {};
   std::optional<OrderCosts> costs = {};
   GradientGuard guard = {};
@@ -45,12 +47,14 @@ struct TrainingCase {
       .kind = OptimizerKind::adamw, .learning_rate = 1e-2, .weight_decay = 0.1};
   std::uint64_t seed = 7;
 
-  /// With two chunks a device where the schedule takes or has them, and a layer for each.
+  /// With two chunks a device where the schedule takes or has them, and a layer for each; tied
+  /// embeddings where it takes them.
   static TrainingCase on(const std::string& schedule, std::uint16_t devices) {
     TrainingCase test{.schedule = schedule, .devices = devices};
     const std::uint16_t stages = find_schedule(schedule).replicas_per_device;
     if (stages == 0) test.chunks = 2;
     if (stages != 1) test.model.blocks = std::max(3, devices - 1);
+    if (find_schedule(schedule).weights == WeightSemantics::latest) test.model.tied = false;
     return test;
   }
 
@@ -64,6 +68,8 @@ struct TrainingCase {
         .replicas = replicas,
         .directions = directions,
         .vertical_sync = vertical_sync,
+        .correction_decay = correction_decay,
+        .published_delays = published_delays,
         .width = width,
         .recompute = recompute,
         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,

@@ -83,7 +83,7 @@ class Requirements {
   bool holds(ReplicaId replica, SlotKind kind, std::int32_t count) {
     slots_[replica][kind] = count;
     faults_.clear();
-    kind == SlotKind::weights ? check_versions(replica) : check_ring(replica, kind);
+    holds_versions(kind) ? check_versions(replica, kind) : check_ring(replica, kind);
     return std::none_of(faults_.begin(), faults_.end(), [&](const std::string& fault) {
       return fault.starts_with("slot") || fault == kOverwritten;
     });
@@ -110,11 +110,11 @@ class Requirements {
     for (const ReplicaId replica : ids(placement_.device)) check_updates(replica);
     for (std::int64_t k = 0; k < microbatches_; ++k) check_microbatch(k);
     for (const ReplicaId replica : ids(placement_.device)) {
-      check_versions(replica);
       check_rollbacks(replica);
       check_recomputations(replica);
-      for (std::size_t kind = 1; kind < kSlotKinds; ++kind) {
-        check_ring(replica, static_cast<SlotKind>(kind));
+      for (std::size_t row = 0; row < kSlotKinds; ++row) {
+        const auto kind = static_cast<SlotKind>(row);
+        holds_versions(kind) ? check_versions(replica, kind) : check_ring(replica, kind);
       }
     }
     check_strays();
@@ -391,9 +391,19 @@ class Requirements {
     if (found > placement_.replicas_on(placement_.device[replica]).size()) fault("twice: sum");
   }
 
-  void check_versions(ReplicaId replica) {
+  static bool holds_versions(SlotKind kind) {
+    return kind == SlotKind::weights || kind == SlotKind::corrected_weights;
+  }
+
+  /// Backwards read corrected weights where there are such, and everybody else the weights.
+  SlotKind read_by(Work work, ReplicaId replica) const {
+    const bool corrected = work == Work::input && program_.correction(replica).corrects();
+    return corrected ? SlotKind::corrected_weights : SlotKind::weights;
+  }
+
+  void check_versions(ReplicaId replica, SlotKind kind) {
     const std::vector<Update>& updates = updates_[replica];
-    const std::int64_t slots = slots_[replica][SlotKind::weights];
+    const std::int64_t slots = slots_[replica][kind];
     for (std::int64_t k = 0; k < microbatches_; ++k) {
       std::int64_t covering = 0;
       while (covering < std::ssize(updates) && updates[static_cast<std::size_t>(covering)].last < k)
@@ -403,11 +413,16 @@ class Requirements {
         const std::size_t reader = find(work, replica, k);
         if (reader == kNone) continue;
         staleness.insert(op(reader).staleness);
+        if (read_by(work, replica) != kind) continue;
         const std::int64_t version = std::max<std::int64_t>(covering - op(reader).staleness, 0);
         // A run may pause after any batch, its updates done, and go on.
         if (slots <= op(reader).staleness) faults_.emplace_back(kOverwritten);
         if (version > 0 && version <= std::ssize(updates)) {
           need(updates[static_cast<std::size_t>(version - 1)].node, reader, "version is made");
+        }
+        if (program_.reads_newest() && version < std::ssize(updates)) {
+          need(reader, updates[static_cast<std::size_t>(version)].node,
+               "nothing newer is made before it is read");
         }
         // Update number u writes version u + 1, where version u + 1 − slots was.
         const std::int64_t writer = version + slots - 1;
@@ -415,8 +430,9 @@ class Requirements {
           need(reader, updates[static_cast<std::size_t>(writer)].node, kOverwritten + 7);
         }
       }
-      if (staleness.size() > 1) fault("version: different");
+      if (staleness.size() > 1 && !program_.reads_newest()) fault("version: different");
     }
+    if (kind != SlotKind::weights) return;
     // Update number u read version u, which a validate may need until it has ended.
     for (std::int64_t u = 0; u < std::ssize(updates); ++u) {
       const std::size_t validate = updates[static_cast<std::size_t>(u)].validate;

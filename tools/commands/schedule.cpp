@@ -37,7 +37,8 @@ constexpr std::string_view kLegend =
     "bubble, not counting a device's wait for its first op. Activations: peak of microbatches on "
     "device d of p. F: forward, B: whole backward, I and W: its halves for the input and the "
     "weights; each is the time of all stages that a device holds. m: microbatches of a batch; v: "
-    "chunks of a device; g: group. All take --width, --recompute and --clip.";
+    "chunks of a device; g: group. All take --width and --clip, and all but those with latest "
+    "weights --recompute.";
 
 int list_schedules(bool json) {
   if (!json) {

@@ -261,7 +261,8 @@ Training prepare(const Options& options) {
   Data data(
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
-  const OptimizerConfig optimizer = optimizer_config(options, plan.optimizer, steps);
+  const OptimizerConfig optimizer =
+      optimizer_config(options, plan.optimizer, steps, !prepared.schedule.corrections.empty());
   auto held_out = HeldOutEvaluation::from(options, plan);
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,

@@ -38,10 +38,10 @@ double of_reference(const PreparedPlan& prepared) {
     const StageBytes one = stage_bytes(plan.model, stage.layers, plan.microbatch_size,
                                        plan.optimizer, Recompute::none);
     const auto of = [&one](SlotKind kind) { return static_cast<double>(one[kind]); };
-    const auto& age = stage.staleness;
-    // The newest, that in use, and those that are still read, the newest again among them.
-    const double versions = 3 + (age.empty() ? 0 : *std::ranges::max_element(age));
-    bytes += versions * of(SlotKind::weights) + static_cast<double>(one.optimizer) +
+    // The newest, those in use, and those that are still read, the newest again among them.
+    const double versions = 3 + most_stale(stage) + (stage.backward_staleness.empty() ? 0 : 1);
+    const double corrected = stage.correction.corrects() ? versions + 1 : 0;  // and their δ
+    bytes += (versions + corrected) * of(SlotKind::weights) + static_cast<double>(one.optimizer) +
              width * (stage.replicas * of(SlotKind::gradients) + of(SlotKind::stash));
   }
   return bytes;

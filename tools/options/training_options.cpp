@@ -14,6 +14,8 @@ namespace tandem::tools {
 
 namespace {
 
+constexpr std::int64_t kMostAnnealing = 1'000'000'000;
+
 /// A backend's transports; the first is its default.
 std::vector<std::string> transports_of(std::string_view backend) {
   std::vector<std::string> names;
@@ -129,10 +131,15 @@ void add_optimizer_options(Options& options) {
              "learning rate at the end of linear, cosine and wsd (default 0)")
       .value("decay-steps", "N",
              "wsd: updates at the end over which the rate falls (default: a fifth of the steps)")
-      .value("weight-decay", "R", "decoupled decay, of matrices only (default 0)");
+      .value("weight-decay", "R", "decoupled decay, of matrices only (default 0)")
+      .value("rate-annealing", "N",
+             "pipemare: updates over which each stage's rate, divided by its delay at first, rises "
+             "to the whole rate; 0: whole at once (default: five times --warmup, or a quarter of "
+             "the steps)");
 }
 
-OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps) {
+OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps,
+                                 bool corrects) {
   OptimizerConfig config{.kind = kind,
                          .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
                          .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
@@ -144,6 +151,13 @@ OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std
   }
   schedule.total = steps;
   schedule.warmup = options.integer("warmup", 0, steps, 0);
+  if (corrects) {
+    const std::int64_t otherwise = schedule.warmup > 0 ? 5 * schedule.warmup : steps / 4;
+    schedule.annealing = options.integer("rate-annealing", 0, kMostAnnealing, otherwise);
+  } else {
+    refuse_given(options, {"rate-annealing"},
+                 "the plan's schedule divides no rates by delays: it does not read --{}");
+  }
   const std::string unread =
       fmt::format("--lr-schedule {} does not read --{{}}", name(schedule.kind));
   if (schedule.kind == LearningRateKind::constant)

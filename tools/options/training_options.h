@@ -39,10 +39,12 @@ void choose_kernels(const Options& options, bool on_host);
 /// What --optimizer names: adamw, momentum or sgd.
 OptimizerKind optimizer_kind(const OptionValue& value);
 
-/// --learning-rate, --lr-schedule and what goes with it, --weight-decay.
+/// --learning-rate, --lr-schedule and what goes with it, --weight-decay, --rate-annealing.
 void add_optimizer_options(Options& options);
 
-/// For a run of `steps` updates. Throws UsageError for an option that the schedule does not read.
-OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps);
+/// For a run of `steps` updates of a schedule that corrects weights for their delays, or does not.
+/// Throws UsageError for an option that is not read.
+OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps,
+                                 bool corrects);
 
 }  // namespace tandem::tools

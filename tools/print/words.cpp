@@ -8,9 +8,8 @@
 namespace tandem::tools {
 
 std::optional<WeightSemantics> semantics_named(std::string_view wanted) {
-  for (const WeightSemantics one :
-       {WeightSemantics::vanilla, WeightSemantics::delayed_by_one, WeightSemantics::stashed}) {
-    if (name(one) == wanted) return one;
+  for (std::size_t i = 0; i < kWeightSemantics; ++i) {
+    if (const auto one = static_cast<WeightSemantics>(i); name(one) == wanted) return one;
   }
   return std::nullopt;
 }
@@ -25,12 +24,20 @@ std::string weights_mark(WeightSemantics weights) {
 }
 
 std::string_view weights_note(WeightSemantics weights) {
-  if (weights == WeightSemantics::vanilla) return "";
-  return weights == WeightSemantics::delayed_by_one
-             ? "delayed weights: each update uses the gradient at the weights before the newest "
-               "(--semantics vanilla leaves it out)\n"
-             : "stashed weights: each stage updates by gradients at weights of another age "
-               "(--semantics vanilla leaves it out)\n";
+  switch (weights) {
+    case WeightSemantics::vanilla:
+      break;
+    case WeightSemantics::delayed_by_one:
+      return "delayed weights: each update uses the gradient at the weights before the newest "
+             "(--semantics vanilla leaves it out)\n";
+    case WeightSemantics::stashed:
+      return "stashed weights: each stage updates by gradients at weights of another age "
+             "(--semantics vanilla leaves it out)\n";
+    case WeightSemantics::latest:
+      return "latest weights: a backward reads newer weights than its forward did "
+             "(--semantics vanilla leaves it out)\n";
+  }
+  return "";
 }
 
 std::vector<std::string> storage_warnings(Storage storage) {

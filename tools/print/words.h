@@ -19,7 +19,7 @@ namespace tandem::tools {
 /// Empty: no semantics have this name.
 std::optional<WeightSemantics> semantics_named(std::string_view name);
 
-/// For a column: "vanilla", "delayed", "stashed".
+/// For a column: "vanilla", "delayed", "stashed", "latest".
 std::string_view short_name(WeightSemantics weights);
 /// Behind a schedule's name: ", delayed weights"; empty where there is nothing to say.
 std::string weights_mark(WeightSemantics weights);

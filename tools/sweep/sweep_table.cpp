@@ -164,8 +164,8 @@ std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<Swe
 /// What the weights of those that are shown mean, where they are not vanilla.
 std::string weight_notes(const std::vector<SweepRow>& rows, const std::vector<std::size_t>& order) {
   std::string notes;
-  for (const WeightSemantics weights :
-       {WeightSemantics::delayed_by_one, WeightSemantics::stashed}) {
+  for (std::size_t i = 0; i < kWeightSemantics; ++i) {
+    const auto weights = static_cast<WeightSemantics>(i);
     if (std::ranges::any_of(order, [&](std::size_t at) { return rows[at].weights == weights; }))
       notes += weights_note(weights);
   }

@@ -51,6 +51,8 @@ struct StepElements {
   const float *weights, *gradient;
   float *first, *second, *out;  // out null: the state alone is stepped
   A* rounded;                   // null: not wanted
+  float* drift;                 // of a correction, and …
+  A* corrected;                 // … the weights made, corrected; null: not wanted
   bool keeps_state, whole;
   StepNumbers numbers;
   RangeTable decayed;
@@ -69,14 +71,26 @@ struct StepElements {
       for (std::int64_t i = begin + (block.index() * block.threads() + thread) * kPack; i < end;
            i += stride) {
         const PackPlace<kPack> place{i, end - i, whole};
+        Pack<kPack> before{};
+        if (corrected != nullptr) before = place.load(weights);  // `out` may be the same
         const Pack<kPack> made = skips ? place.load(weights) : step(factors, place);
         if (out != nullptr) place.store(out, made);
         if (rounded != nullptr) place.store(rounded, made);
+        if (corrected != nullptr && !skips) correct(factors, place, before, made);
       }
     });
   }
 
  private:
+  TANDEM_DEVICE void correct(const StepFactors<float>& factors, const PackPlace<kPack>& place,
+                             const Pack<kPack>& before, const Pack<kPack>& made) const {
+    Pack<kPack> moved = place.load(drift), read{};
+    for (int i = 0; i < kPack; ++i)
+      read[i] = tandem::corrected(factors, before[i], made[i], moved[i]);
+    place.store(drift, moved);
+    place.store(corrected, read);
+  }
+
   TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors,
                                  const PackPlace<kPack>& place) const {
     Pack<kPack> mean{}, square{}, made = place.load(weights);

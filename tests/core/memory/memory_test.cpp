@@ -57,8 +57,10 @@ TEST(PeakActivations, AgreeWithTheClosedForms) {
         EXPECT_EQ(few[device], std::min(m, p - d));
         EXPECT_EQ(eager[device], std::min(m, 2 * (p - d) - 1));
       }
-      const std::vector<double> stashing = peaks_of(pipeline("pipedream", p, m));
-      for (int d = 0; d < p; ++d) EXPECT_EQ(stashing[static_cast<std::size_t>(d)], p - d);
+      for (const char* name : {"pipedream", "paci"}) {
+        const std::vector<double> endless = peaks_of(pipeline(name, p, m));
+        for (int d = 0; d < p; ++d) EXPECT_EQ(endless[static_cast<std::size_t>(d)], p - d);
+      }
       if (m < p) continue;
       const std::vector<double> never_drained = peaks_of(pipeline("2bw", p, m));
       for (int d = 0; d < p; ++d) EXPECT_EQ(never_drained[static_cast<std::size_t>(d)], p - d);
@@ -192,8 +194,43 @@ TEST(CountSlots, KeepsTheVersionsThatPipeDreamStashes) {
   EXPECT_THAT(slots_of(wanted, SlotKind::weights), Each(4));
 }
 
+TEST(CountSlots, KeepsTheVersionsThatPaciWouldReadAfterAPause) {
+  // Without pauses one is enough: nobody reads a version once a newer one is there. A run that
+  // drains, its updates done, goes on with forwards that read older ones.
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 1), SlotKind::weights), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 2), SlotKind::weights), ElementsAre(3, 2, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 3), SlotKind::weights), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("paci", 4, 8), SlotKind::weights), ElementsAre(2, 2, 2, 1));
+}
+
+TEST(CountSlots, KeepsOneCorrectedVersionWhereBackwardsReadIt) {
+  for (const std::int32_t m : {1, 2, 8}) {
+    const Pipeline wanted = pipeline("pipemare", 4, m);
+    EXPECT_THAT(slots_of(wanted, SlotKind::corrected_weights), ElementsAre(1, 1, 1, 0));
+    EXPECT_EQ(slots_of(wanted, SlotKind::weights),
+              slots_of(pipeline("paci", 4, m), SlotKind::weights));
+    EXPECT_THAT(slots_of(pipeline("paci", 4, m), SlotKind::corrected_weights), Each(0));
+  }
+}
+
+TEST(MemoryByClass, CountsACorrectedVersionAndWhatItIsMadeFrom) {
+  const Program program = program_of(pipeline("pipemare", 2, 2));
+  Table<ReplicaId, StageBytes> bytes(2);
+  for (StageBytes& of : bytes) {
+    of[SlotKind::weights] = of[SlotKind::corrected_weights] = 1000;
+    of.optimizer = 2000;
+    of.correction = 4000;
+  }
+  const auto memory = memory_by_class(program, count_slots(program), bytes);
+  EXPECT_EQ(memory[DeviceId{0}].weights, 1000);
+  EXPECT_EQ(memory[DeviceId{0}].versions, 1000 + 1000);
+  EXPECT_EQ(memory[DeviceId{0}].optimizer, 2000 + 4000);
+  EXPECT_EQ(memory[DeviceId{1}].versions, 0);
+  EXPECT_EQ(memory[DeviceId{1}].optimizer, 2000);
+}
+
 TEST(CountSlots, SumsIntoOneGradientWithoutSumsOverDevices) {
-  for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw"}) {
+  for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw", "paci"}) {
     for (const int p : {1, 2, 4}) {
       EXPECT_THAT(slots_of(pipeline(name, p, 6), SlotKind::gradients), Each(1)) << name;
     }

@@ -1,5 +1,6 @@
 #include "core/schedule/schedule.h"
 
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string>
@@ -54,16 +55,15 @@ TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
 }
 
 TEST(Registry, ListsWhatTheContractNames) {
-  EXPECT_THAT(
-      schedule_names(),
-      ::testing::IsSupersetOf({"model-parallel", "data-parallel", "gpipe",          "1f1b",
-                               "1f1b-eager",     "bpipe",         "interleaved",    "looped-bfs",
-                               "zb-h1",          "zb-h2",         "interleaved-zb", "zbv",
-                               "2bp-naive",      "2bp-gpipe",     "2bp-1f1b-1",     "2bp-1f1b-2",
-                               "hanayo",         "chimera",       "dualpipe",       "dualpipev",
-                               "zb-1p",          "zb-2p",         "zb-auto",        "zbv-auto",
-                               "1f1b-v",         "v-min",         "v-half",         "v-zb",
-                               "v-adaptive",     "search",        "pipedream",      "2bw"}));
+  EXPECT_THAT(schedule_names(),
+              ::testing::IsSupersetOf(
+                  {"model-parallel", "data-parallel", "gpipe",      "1f1b",       "1f1b-eager",
+                   "bpipe",          "interleaved",   "looped-bfs", "zb-h1",      "zb-h2",
+                   "interleaved-zb", "zbv",           "2bp-naive",  "2bp-gpipe",  "2bp-1f1b-1",
+                   "2bp-1f1b-2",     "hanayo",        "chimera",    "dualpipe",   "dualpipev",
+                   "zb-1p",          "zb-2p",         "zb-auto",    "zbv-auto",   "1f1b-v",
+                   "v-min",          "v-half",        "v-zb",       "v-adaptive", "search",
+                   "pipedream",      "2bw",           "paci",       "pipemare"}));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -88,6 +88,8 @@ TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
   EXPECT_THAT(find_schedule("gpipe").options, ElementsAre("group"));
   EXPECT_THAT(find_schedule("chimera").options, ElementsAre("directions"));
   EXPECT_THAT(find_schedule("hanayo").options, ElementsAre("waves"));
+  EXPECT_THAT(find_schedule("pipemare").options,
+              ElementsAre("correction-decay", "published-delays"));
   for (const char* plain : {"model-parallel", "data-parallel", "1f1b", "1f1b-v"}) {
     EXPECT_THAT(find_schedule(plain).options, IsEmpty());
   }
@@ -266,6 +268,70 @@ TEST(MakeSchedule, RefusesAGlobalNormWhereStagesUpdateAtTimesOfTheirOwn) {
   wanted.request.global_norm = true;
   EXPECT_THAT(failure_of(wanted),
               AllOf(StartsWith("3: schedule pipedream "), HasSubstr("(--clip per-stage)")));
+}
+
+TEST(MakeSchedule, RefusesWhatCanNotBeDoneByTwoVersionsOfTheWeights) {
+  const auto refusal = [](const auto& change, int devices = 4) {
+    Pipeline wanted = pipeline("paci", devices, 4);
+    change(wanted.request);
+    return failure_of(wanted);
+  };
+  EXPECT_EQ(refusal([](ScheduleRequest&) {}), "");
+  for (const Recompute recompute : {Recompute::selective, Recompute::full, Recompute::stage}) {
+    EXPECT_EQ(refusal([&](ScheduleRequest& request) { request.recompute = recompute; }),
+              "3: schedule paci can't recompute activations: a backward would make them again from "
+              "newer weights than its forward read, and so train something else (--recompute "
+              "none)");
+  }
+  const auto tie = [](ScheduleRequest& request) { request.tied_embeddings = true; };
+  EXPECT_EQ(refusal(tie),
+            "3: schedule paci can't train tied embeddings: the last stage updates before the first "
+            "one's gradient of the shared table is there (a model with \"tied\": false has none)");
+  EXPECT_EQ(refusal(tie, 1), "") << "one stage holds both ends";
+  EXPECT_THAT(refusal([](ScheduleRequest& request) { request.global_norm = true; }),
+              StartsWith("3: schedule paci has no global norm: "));
+  EXPECT_THAT(refusal([](ScheduleRequest& request) { request.post_validation = true; }),
+              StartsWith("3: post-validation needs clipping by a global norm"));
+  // Rows that read one version take what they took.
+  for (const char* name : {"1f1b", "2bw", "pipedream"}) {
+    Pipeline wanted = pipeline(name, 4, 4);
+    wanted.request.recompute = Recompute::stage;
+    tie(wanted.request);
+    EXPECT_EQ(failure_of(wanted), "") << name;
+  }
+}
+
+TEST(MakeSchedule, CorrectsForTheMeanDelayOfEachStage) {
+  for (const std::int32_t m : {1, 2, 3, 8}) {
+    Pipeline wanted = pipeline("pipemare", 4, m);
+    for (const bool published : {false, true}) {
+      wanted.request.published_delays = published;
+      const Schedule schedule = schedule_of(wanted);
+      ASSERT_EQ(schedule.corrections.size(), 4u);
+      for (int stage = 0; stage < 4; ++stage) {
+        const Correction& found =
+            schedule.corrections[id_at<StageId>(static_cast<std::size_t>(stage))];
+        const int ahead = 3 - stage;
+        // The paper's: (2(P − i) + 1)/N, stages i from 1.
+        EXPECT_EQ(found.delay, (published ? 2.0 * ahead + 1.0 : ahead) / m);
+        if (found.delay > 0.0) {
+          EXPECT_DOUBLE_EQ(std::pow(found.kept, found.delay), 0.135);
+        }
+      }
+    }
+    // The updates between a forward's version and its backward's are as many, on average.
+    const Schedule schedule = schedule_of(pipeline("pipemare", 4, m));
+    for (const DeviceId device : ids(schedule.order)) {
+      double sum = 0.0;
+      for (const Op& op : schedule.order[device])
+        sum += op.kind == OpKind::forward ? op.staleness : 0;
+      EXPECT_DOUBLE_EQ(sum / m, schedule.corrections[id_at<StageId>(index(device))].delay);
+    }
+  }
+  Pipeline wanted = pipeline("pipemare", 4, 1);
+  wanted.request.correction_decay = 1.0;
+  EXPECT_EQ(schedule_of(wanted).corrections[StageId{0}].kept, 1.0);
+  EXPECT_FALSE(schedule_of(pipeline("pipemare", 1, 1)).corrections[StageId{0}].corrects());
 }
 
 TEST(MakeSchedule, TiesNothingOnASingleStage) {

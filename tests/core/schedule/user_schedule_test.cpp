@@ -98,6 +98,27 @@ TEST(UserSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
   }
 }
 
+TEST(UserSchedule, ThatReadsTheNewestWeightsIsRefusedWhatNoSuchScheduleCan) {
+  const Schedule mine = parse_schedule(
+      "# mine  devices 2  microbatches 1  reads newest\n0 | f1~1 b0 U\n1 | f0 b0 U\n");
+  EXPECT_EQ(weight_semantics(mine), WeightSemantics::latest);
+  EXPECT_THAT(verify(lower(mine)), IsEmpty());
+  EXPECT_EQ(completed(mine, {}), mine);
+  ScheduleRequest request;
+  request.devices = 2;
+  request.recompute = Recompute::full;
+  EXPECT_THAT(error_of([&] { completed(mine, request); }),
+              HasSubstr("schedule \"mine\" can't recompute activations"));
+  request.recompute = Recompute::none;
+  request.tied_embeddings = true;
+  EXPECT_THAT(error_of([&] { completed(mine, request); }),
+              HasSubstr("schedule \"mine\" can't train tied embeddings"));
+  request.tied_embeddings = false;
+  request.global_norm = true;
+  EXPECT_THAT(error_of([&] { completed(mine, request); }),
+              HasSubstr("schedule \"mine\" has no global norm"));
+}
+
 TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
   ScheduleRequest all;
   all.recompute = Recompute::stage;

@@ -224,6 +224,67 @@ TEST(Verify, WantsOneVersionForwardsAndBackwards) {
                   HasSubstr("version_overwritten: stage 1 (device 1): with 1 weight slots")));
 }
 
+/// Two stages of PACI with an update a microbatch; the rows of the first, by name.
+struct NewestOfTwo {
+  Draft draft;
+  InstructionId f, b;
+  NewestOfTwo() {
+    draft.rest.schedule = "mine";
+    draft.rest.placement = linear_placement(2);
+    draft.rest.reads_newest = true;
+    Op ahead = op(OpKind::forward, kFirst, 1);
+    ahead.staleness = 1;
+    f = draft.add(ahead);
+    const InstructionId send =
+        draft.add_transfer(op(OpKind::send_activation, kFirst, 1), kLower, {{f}});
+    draft.add(op(OpKind::forward, kSecond, 0), {{send, 1}});
+    const InstructionId back = draft.add(op(OpKind::backward, kSecond, 0));
+    const InstructionId gradient =
+        draft.add_transfer(op(OpKind::send_gradient, kSecond, 0), kUpper, {{back}});
+    draft.add(op(OpKind::update, kSecond, 0));
+    b = draft.add(op(OpKind::backward, kFirst, 0), {{gradient}});
+    draft.add(op(OpKind::update, kFirst, 0));
+  }
+  static SlotCounts slots() {
+    SlotCounts slots(2);
+    slots[kFirst].counts = {2, 1, 2, 0, 2, 0};
+    slots[kSecond].counts = {1, 1, 1, 2, 0, 2};
+    return slots;
+  }
+};
+
+TEST(Verify, AcceptsAForwardAndABackwardThatReadTheNewestWeightsEach) {
+  NewestOfTwo good;
+  EXPECT_THAT(messages(good.draft.build(), NewestOfTwo::slots()), IsEmpty());
+  good.draft.rest.reads_newest = false;
+  EXPECT_THAT(messages(good.draft.build(), NewestOfTwo::slots()),
+              ElementsAre("wrong_version: b0 (stage 0, microbatch 0, device 0): microbatch 0 uses "
+                          "weights 0 updates old, its forward 1"));
+}
+
+TEST(Verify, WantsTheNewestWeightsWhereEachOpReadsThem) {
+  NewestOfTwo broken;
+  broken.draft.rows[index(broken.b)].op.staleness = 1;
+  EXPECT_THAT(messages(broken.draft.build(), NewestOfTwo::slots()),
+              ElementsAre("wrong_version: b0 (stage 0, microbatch 0, device 0): the weights that "
+                          "microbatch 0 uses, 1 updates old, may not be the newest: U0 (stage 0, "
+                          "microbatch 0, device 0) may make newer ones before it ends"));
+  NewestOfTwo early;
+  early.draft.rows[index(early.f)].op.staleness = 0;
+  EXPECT_THAT(messages(early.draft.build(), NewestOfTwo::slots()),
+              ElementsAre(HasSubstr("wrong_version: f1 (stage 0, microbatch 0, device 0): the "
+                                    "weights that microbatch 0 uses, 0 updates old, may not exist "
+                                    "yet")));
+}
+
+TEST(Verify, WantsTheVersionsThatAreReadAfterAPause) {
+  SlotCounts slots = NewestOfTwo::slots();
+  slots[kFirst][SlotKind::weights] = 1;
+  EXPECT_THAT(messages(NewestOfTwo().draft.build(), slots),
+              ElementsAre(HasSubstr("version_overwritten: stage 0 (device 0): with 1 weight slots, "
+                                    "U0 (stage 0, microbatch 0, device 0)")));
+}
+
 TEST(Verify, WantsAVersionToExist) {
   OneForwardOneBackward broken;
   // A forward of the next batch: the update of this one is behind it.

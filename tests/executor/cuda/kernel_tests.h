@@ -592,6 +592,42 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
   }
 }
 
+TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
+  constexpr std::int64_t kCount = 777;
+  const auto weights0 = random_numbers<float>(kCount, 1),
+             gradient0 = random_numbers<float>(kCount, 2),
+             drift0 = random_numbers<float>(kCount, 3);
+  StepNumbers numbers = kStepNumbers;
+  numbers.delay = 1.5;
+  numbers.drift_kept = 0.25;
+  std::vector<double> made0(kCount), drift_after = widen(drift0), corrected0(kCount);
+  this->oracle.step(OptimizerKind::sgd,
+                    {.weights = widen(weights0),
+                     .gradient = widen(gradient0),
+                     .weights_out = made0,
+                     .drift = drift_after,
+                     .corrected = corrected0},
+                    numbers);
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto weights = machine.put(weights0), gradient = machine.put(gradient0),
+         drift = machine.put(drift0);
+    auto corrected = machine.template poisoned<float>(kCount);
+    // In place, as where a stage keeps one version.
+    kernels_of<float>(machine).step(OptimizerKind::sgd,
+                                    {.weights = weights.in(),
+                                     .gradient = gradient.in(),
+                                     .weights_out = weights.out(),
+                                     .drift = drift.out(),
+                                     .corrected = corrected.out()},
+                                    numbers);
+    this->expect_near(machine.get(weights), made0);
+    this->expect_near(machine.get(drift), drift_after);
+    this->expect_near(machine.get(corrected), corrected0);
+    outputs.keep(machine.get(drift));
+    outputs.keep(machine.get(corrected));
+  });
+}
+
 TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
   const auto weights0 = random_numbers<float>(300, 1), gradient0 = random_numbers<float>(300, 2);
   const std::vector<float> zeros(300);
@@ -646,11 +682,11 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
   });
 }
 
-REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsHeedTheDecisionWhenTheyRun,
-                            Elementwise, StartsAnywhere, GeluFarFromZero, CopiesRoundToTheNearest,
-                            LayerNorm, LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
-                            AttentionSurvivesHugeScores, Embedding,
-                            TokensThatTheTableDoesNotHaveShow, CrossEntropy,
+REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsCorrectWhatTheyMake,
+                            StepsHeedTheDecisionWhenTheyRun, Elementwise, StartsAnywhere,
+                            GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm, LayerNormBackward,
+                            SumsOverRowsAddToWhatIsThere, Attention, AttentionSurvivesHugeScores,
+                            Embedding, TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
                             SquaredErrorAndSumOfSquares, PlainProducts,
                             ProductsWithMoreMadeAlongTheWay);

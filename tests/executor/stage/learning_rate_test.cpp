@@ -2,6 +2,7 @@
 
 #include "executor/stage/learning_rate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -31,6 +32,21 @@ TEST(LearningRate, WarmsUpInEqualStepsToThePeak) {
     const auto all = rates({.kind = kind, .warmup = 4, .total = 12, .decay = 2}, 1.0, 5);
     EXPECT_EQ(all, std::vector<double>({0.25, 0.5, 0.75, 1.0, 1.0})) << name(kind);
   }
+}
+
+TEST(LearningRate, IsDividedByTheDelayOfAStageLessAndLess) {
+  const LearningRateSchedule schedule{.annealing = 4};
+  for (std::int64_t number = 1; number <= 6; ++number) {
+    const double left = 1.0 - std::min(static_cast<double>(number - 1) / 4.0, 1.0);
+    EXPECT_DOUBLE_EQ(learning_rate_at(schedule, 1.0, number, 3.0), std::pow(3.0, -left));
+    // A mean delay below an update would raise the rate.
+    for (const double delay : {0.0, 0.5, 1.0})
+      EXPECT_EQ(learning_rate_at(schedule, 1.0, number, delay), 1.0);
+  }
+  EXPECT_EQ(learning_rate_at(schedule, 1.0, 1, 2.0), 0.5);
+  EXPECT_EQ(learning_rate_at(schedule, 1.0, 5, 2.0), 1.0);
+  EXPECT_EQ(learning_rate_at({}, 1.0, 1, 2.0), 1.0) << "where none is asked for";
+  EXPECT_EQ(learning_rate_at({.warmup = 2, .annealing = 4}, 1.0, 1, 2.0), 0.25) << "warm-up first";
 }
 
 TEST(LearningRate, FallsAlongALine) {

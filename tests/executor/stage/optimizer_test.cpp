@@ -133,6 +133,53 @@ TEST_P(EveryOptimizer, DoesNotKnowHowTensorsAreDividedAmongStages) {
   }
 }
 
+TEST_P(EveryOptimizer, CorrectsWhatItMadeByHowItChangedBefore) {
+  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.05, .weight_decay = 0.1};
+  const std::vector<Tensor> tensors = two_tensors();
+  cpu::Kernels<double> kernels;
+  Memory<double> plain(config.kind), memory(config.kind);
+  std::vector<double> drift(17), corrected(17), expected(17);
+  for (int number = 1; number <= 4; ++number) {
+    const std::vector<double> before = plain.weights;
+    const OptimizerStep step{.number = number};
+    update(kernels, config, step, tensors,
+           {plain.weights, plain.gradients, plain.state, plain.weights});
+    OptimizerStep correcting = step;
+    correcting.correction = {.delay = 1.5, .kept = 0.25};
+    update(kernels, config, correcting, tensors,
+           {.weights = memory.weights,
+            .gradients = memory.gradients,
+            .state = memory.state,
+            .weights_out = memory.weights,
+            .drift = drift,
+            .corrected = corrected});
+    EXPECT_EQ(memory.weights, plain.weights) << "the weights themselves are stepped as ever";
+    EXPECT_EQ(memory.state, plain.state);
+    for (std::size_t i = 0; i < 17; ++i) {
+      expected[i] = 0.25 * expected[i] + 0.75 * (plain.weights[i] - before[i]);
+      ASSERT_NEAR(drift[i], expected[i], 1e-15);
+      ASSERT_NEAR(corrected[i], plain.weights[i] - 1.5 * expected[i], 1e-14);
+    }
+  }
+}
+
+TEST(Optimizer, LeavesACorrectionAloneWhereAStepIsSkipped) {
+  const cpu::Kernels<double> kernels;
+  const std::vector<double> weights{1.0, 2.0}, gradients{3.0, 4.0};
+  std::vector<double> made(2), drift{0.5, 0.25}, corrected{5.0, 6.0};
+  const UpdateDecision decision{.skip = 1.0};
+  kernels.step(OptimizerKind::sgd,
+               {.weights = weights,
+                .gradient = gradients,
+                .weights_out = made,
+                .drift = drift,
+                .corrected = corrected},
+               {.learning_rate = 1.0, .delay = 2.0, .drift_kept = 0.5, .decision = &decision});
+  EXPECT_EQ(made, weights);
+  EXPECT_EQ(drift, (std::vector<double>{0.5, 0.25}));
+  EXPECT_EQ(corrected, (std::vector<double>{5.0, 6.0}));
+}
+
 TEST(Optimizer, SgdIsExactOnDyadicNumbers) {
   const OptimizerConfig config{.kind = OptimizerKind::sgd, .learning_rate = 0.25};
   std::vector<Tensor> tensors(1);
