@@ -142,6 +142,7 @@ struct StepSpans {
   bool keeps_state = false;   // the state is read, but stays as it is
   std::span<T> rounded = {};  // a copy of the weights made, as products read them; empty: none
   std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
+  std::span<W> last_step = {};  // state of a correction of delay; empty: none is made
 };
 
 /// Numbers of one step. `weight_decay` is decoupled: weights that decay lose learning_rate ·
@@ -152,9 +153,11 @@ struct StepNumbers {
   double weight_decay = 0.0;
   double beta1 = 0.0, beta2 = 0.0, epsilon = 0.0;
   double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵗ; AdamW divides by them
+  double steps = 1.0;           // taken so far, this one included; the first has none before it
+  bool corrects_decay = false;  // decay is a part of the step whose delay is corrected
   /// Read when the step runs, which the host can't do when it is launched. Its scale multiplies
-  /// gradient_scale, its corrections take the place of those above; where it skips, the state stays
-  /// and weights_out becomes weights. Null: nothing was decided.
+  /// gradient_scale, its steps and corrections take the place of those above; where it skips, the
+  /// state stays and weights_out becomes weights. Null: nothing was decided.
   const UpdateDecision* decision = nullptr;
 };
 

@@ -59,14 +59,16 @@ void check_step(const StepSpans<T, W>& spans, std::size_t states) {
                    (spans.rounded.size() == size || spans.rounded.empty()),
                spans.gradient.size(), out, spans.rounded.size(), size);
   TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
-                   spans.second.size() == (states > 1 ? size : 0),
-               spans.first.size(), spans.second.size(), size, states);
+                   spans.second.size() == (states > 1 ? size : 0) &&
+                   (spans.last_step.size() == size || spans.last_step.empty()),
+               spans.first.size(), spans.second.size(), spans.last_step.size(), size, states);
 }
 
 /// Numbers of a step as kernels use them, with what was decided.
 template <class T>
 struct StepFactors {
   T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2;
+  bool is_first, corrects_decay;
 
   TANDEM_IN_KERNELS explicit StepFactors(const StepNumbers& n)
       : rate(static_cast<T>(n.learning_rate)),
@@ -80,9 +82,32 @@ struct StepFactors {
         take2(static_cast<T>(1.0 - n.beta2)),
         correct1(static_cast<T>(1.0 /
                                 (n.decision == nullptr ? n.correction1 : n.decision->correction1))),
-        correct2(static_cast<T>(
-            1.0 / (n.decision == nullptr ? n.correction2 : n.decision->correction2))) {}
+        correct2(static_cast<T>(1.0 /
+                                (n.decision == nullptr ? n.correction2 : n.decision->correction2))),
+        is_first((n.decision == nullptr ? n.steps : n.decision->steps) == 1.0),
+        corrects_decay(n.corrects_decay) {}
 };
+
+/// The weight after a step: a rule's `change` of it, and its own `decay`.
+template <class T>
+TANDEM_IN_KERNELS inline T stepped(const StepFactors<T>& by, T decay, T weight, T change) {
+  return std::fma(-by.rate, std::fma(decay, weight, change), weight);
+}
+
+/// The same where the gradient is one update late: it takes off this step u twice, and gives back
+/// the step before, whose place in the state u takes. That step should have used the gradient that
+/// has come only now, and the difference of the two makes up for it (arXiv 2606.30634). The first
+/// gradient is not late: as if the step before had been equal, its step is a plain one.
+template <class T>
+TANDEM_IN_KERNELS inline T stepped_late(const StepFactors<T>& by, T decay, T weight, T change,
+                                        T& last_step) {
+  const T of_step = by.corrects_decay ? decay : T{};
+  const T apart = by.corrects_decay ? T{} : decay;
+  const T step = by.rate * std::fma(of_step, weight, change);
+  const T before = by.is_first ? step : last_step;
+  last_step = step;
+  return std::fma(-by.rate * apart, weight, weight) - std::fma(T{2}, step, -before);
+}
 
 // A rule makes of a gradient, already scaled, what is taken off the weight but for the learning
 // rate; `first` and `second` are its state.

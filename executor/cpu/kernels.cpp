@@ -342,15 +342,22 @@ bool keeps_weights(const StepSpans<T>& spans, const StepNumbers& numbers) {
   return true;
 }
 
-/// Calls `loops` with what a step writes as constants, so that no loop asks.
+/// Calls `loops` with what a step writes, and whether its delay is corrected, as constants, so that
+/// no loop asks.
 template <class T, class Loops>
 void with_results(const StepSpans<T>& spans, const Loops& loops) {
+  const auto with_weights_and_state = [&](auto weights, auto state) {
+    if (spans.last_step.empty())
+      loops(weights, state, std::bool_constant<false>());
+    else
+      loops(weights, state, std::bool_constant<true>());
+  };
   if (spans.weights_out.empty()) {
-    loops(std::bool_constant<false>(), std::bool_constant<true>());
+    with_weights_and_state(std::bool_constant<false>(), std::bool_constant<true>());
   } else if (spans.keeps_state) {
-    loops(std::bool_constant<true>(), std::bool_constant<false>());
+    with_weights_and_state(std::bool_constant<true>(), std::bool_constant<false>());
   } else {
-    loops(std::bool_constant<true>(), std::bool_constant<true>());
+    with_weights_and_state(std::bool_constant<true>(), std::bool_constant<true>());
   }
 }
 
@@ -359,8 +366,10 @@ template <class Rule, class T>
 void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
   const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
-  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
-                          std::bool_constant<kWeights>, std::bool_constant<kState>) {
+  T* last_step = spans.last_step.data();
+  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kCorrects>(
+                          std::bool_constant<kWeights>, std::bool_constant<kState>,
+                          std::bool_constant<kCorrects>) {
     on_widest_vectors([=]() TANDEM_LOOPS {
       const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
       for (std::size_t i = 0; i < size; ++i) {
@@ -370,8 +379,14 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
         const T change = Rule::change(by, by.scale * gradients[i], mean, square);
         if constexpr (kState && Rule::kStates > 0) first[i] = mean;
         if constexpr (kState && Rule::kStates > 1) second[i] = square;
-        if constexpr (kWeights)
-          out[i] = fused(-by.rate, fused(by.decay, weights[i], change), weights[i]);
+        if constexpr (kCorrects) {
+          T last = last_step[i];
+          const T made = stepped_late(by, by.decay, weights[i], change, last);
+          if constexpr (kState) last_step[i] = last;
+          if constexpr (kWeights) out[i] = made;
+        } else if constexpr (kWeights) {
+          out[i] = stepped(by, by.decay, weights[i], change);
+        }
       }
     });
   });
@@ -389,7 +404,8 @@ StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
           .first = part(spans.first),
           .second = part(spans.second),
           .weights_out = part(spans.weights_out),
-          .keeps_state = spans.keeps_state};
+          .keeps_state = spans.keeps_state,
+          .last_step = part(spans.last_step)};
 }
 
 template <class Rule, class T>

@@ -15,6 +15,7 @@ namespace tandem {
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
+  DelayCorrection correction = DelayCorrection::none;
   double learning_rate = 1e-3;  // the peak of its schedule
   LearningRateSchedule schedule = {};
   double momentum = 0.9;  // β of m = β·m + (1 − β)·g
@@ -22,10 +23,13 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.0;  // decoupled; of matrices only
+
+  Optimizer optimizer() const { return {kind, correction}; }
 };
 
 /// What the update of weights is handed. state: optimizer_states() times the weights' size, all
-/// first moments, then all second ones; zeros before the first update.
+/// first moments, then all second ones, then all steps before, where their delay is corrected;
+/// zeros before the first update.
 template <class T, class W = T>
 struct UpdateSpans {
   std::span<const W> weights = {}, gradients = {};
@@ -56,7 +60,7 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
   using T = typename K::Scalar;
   using W = typename K::Wide;
   const auto size = static_cast<std::size_t>(total_size(tensors));
-  const auto states = static_cast<std::size_t>(optimizer_states(config.kind));
+  const auto states = static_cast<std::size_t>(optimizer_states(config.optimizer()));
   TANDEM_CHECK(
       step.number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
       step.number, spans.weights.size(), spans.state.size(), size, states);
@@ -71,6 +75,8 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
       .epsilon = config.epsilon,
       .correction1 = 1.0 - std::pow(config.beta1, count),
       .correction2 = 1.0 - std::pow(config.beta2, count),
+      .steps = count,
+      .corrects_decay = config.correction == DelayCorrection::error_feedback_with_decay,
       .decision = step.decision};
   std::vector<ElementRange> decayed;
   for (const Tensor& tensor : tensors) {
@@ -85,8 +91,11 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
                         .rounded = spans.rounded,
                         .decayed = decayed};
   if (step.writes != StepWrites::state) whole.weights_out = spans.weights_out;
-  if (states > 0) whole.first = spans.state.first(size);
-  if (states > 1) whole.second = spans.state.subspan(size);
+  const bool corrects = config.correction != DelayCorrection::none;
+  const std::size_t moments = states - (corrects ? 1 : 0);
+  if (moments > 0) whole.first = spans.state.first(size);
+  if (moments > 1) whole.second = spans.state.subspan(size, size);
+  if (corrects) whole.last_step = spans.state.last(size);
   kernels.step(config.kind, whole, numbers);
 }
 

@@ -67,7 +67,7 @@ struct ReferenceState {
   std::int64_t batches = 0;                       // ended
   std::map<std::string, std::vector<T>> weights;  // the newest version
   std::map<std::string, std::vector<T>>
-      optimizer;               // first moments, then second ones; empty for SGD
+      optimizer;               // as UpdateSpans::state has it; empty for plain SGD
   std::vector<double> losses;  // of the last batch, a microbatch each
   double gradient_norm = 0.0;  // of all gradients of the last updates, before clipping
 };
@@ -194,7 +194,7 @@ class Reference {
         stage.versions.back()[tensor.name] = weights;
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(tensor.size() * optimizer_states(config_.optimizer.kind));
+            zeros(tensor.size() * optimizer_states(config_.optimizer.optimizer()));
       }
       stage.entries.push_back({.layer = std::move(layer)});
     }

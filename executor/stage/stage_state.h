@@ -103,7 +103,8 @@ class StageState {
     output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
-    state = backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.kind));
+    state =
+        backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.optimizer()));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
     const Bytes kept = state.bytes() + master.bytes();
     meter.commit(&MemoryByClass::optimizer, kept);

@@ -36,9 +36,9 @@ class Kernels {
 
   double element() const { return element_; }
 
-  void run(double OpSums::*op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
+  void run(double OpSums::* op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
 
-  void run(double OpSums::*op, double flops, double bytes, double flops_per_s) {
+  void run(double OpSums::* op, double flops, double bytes, double flops_per_s) {
     double one = std::max(flops / flops_per_s, bytes / bytes_per_s_);
     if (flops > 0) one += product_s_;
     seconds.*op += one;
@@ -119,10 +119,10 @@ void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKe
   }
   const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
-  const auto dropout = [&](double OpSums::*op) {
+  const auto dropout = [&](double OpSums::* op) {
     if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
   };
-  const auto forward = [&](double OpSums::*op) {
+  const auto forward = [&](double OpSums::* op) {
     for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
     kernels.run(op, 0, softmax);
     dropout(op);
@@ -202,7 +202,7 @@ void embedding(Kernels& kernels, const TransformerShare& shape) {
 }
 
 Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
-                      Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                      Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions, const Calibration& constants) {
   Kernels kernels(device, assumptions.format, constants);
   const TransformerShare shape =
@@ -260,7 +260,7 @@ OpWork tensor_sum_work(Duration time, std::int32_t tensor, const Calibration& co
 
 /// Of one layer; `sum` is over those that share it.
 StageTimes layer_times(const Kernels& kernels, LayerKind kind, const OpWork& sum, double launch_s) {
-  const auto work = [&](double OpSums::*op) {
+  const auto work = [&](double OpSums::* op) {
     return OpWork{kernels.seconds.*op, kernels.launches.*op * launch_s};
   };
   // The layers that are shared are summed once each way: an embedding forward, a head backward.
@@ -293,7 +293,7 @@ Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpe
 }
 
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
-                           Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                           Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
                            const AnalyticAssumptions& assumptions, Duration tensor_sum) {
   check_tensor(model, assumptions);
   for (const NumberFormat format : {assumptions.format, storage_format(assumptions.format)}) {
@@ -317,7 +317,7 @@ double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
   double all = 0.0, of_short = 0.0;
   for (const LayerKind kind : {LayerKind::attention, LayerKind::mlp}) {
     const Kernels kernels = layer_kernels(model, kind, microbatch_size, Recompute::none,
-                                          OptimizerKind{}, device, assumptions, constants);
+                                          Optimizer{}, device, assumptions, constants);
     all += kernels.all_s;
     of_short += kernels.short_s;
   }

@@ -66,8 +66,10 @@ std::vector<Matrix> batch_gradient(const TrainingCase& test, const Data& data,
   return gradient;
 }
 
-/// Weights after each update, by the rule with the given delay.
-std::vector<std::vector<Matrix>> by_rationals(const TrainingCase& test, std::int64_t delay) {
+/// Weights after each update, by the rule with the given delay. Where the test corrects it, a step
+/// counts twice, and the step before is given back; the first one is plain.
+std::vector<std::vector<Matrix>> by_rationals(const TrainingCase& test, std::int64_t delay,
+                                              DelayCorrection correction) {
   const Data data = testing::data_of(test);
   const Stage<cpu::Kernels<double>> whole(test.model, {0, test.model.blocks + 1}, 1, 1.0);
   std::vector<double> initial(static_cast<std::size_t>(whole.sizes().parameters));
@@ -78,13 +80,17 @@ std::vector<std::vector<Matrix>> by_rationals(const TrainingCase& test, std::int
     first.emplace_back(from, from + tensor.size());
   }
   std::vector<std::vector<Matrix>> versions{first};
+  std::vector<Matrix> last_step(first.size(), Matrix(first.front().size()));
   for (std::int64_t t = 0; t < test.batches; ++t) {
     const auto read = static_cast<std::size_t>(std::max<std::int64_t>(t - delay, 0));
     const std::vector<Matrix> gradient = batch_gradient(test, data, versions[read], t);
     std::vector<Matrix> next = versions.back();
     for (std::size_t layer = 0; layer < next.size(); ++layer) {
       for (std::size_t i = 0; i < next[layer].size(); ++i) {
-        next[layer][i] -= Rational(test.optimizer.learning_rate) * gradient[layer][i];
+        const Rational step = Rational(test.optimizer.learning_rate) * gradient[layer][i];
+        const bool corrects = correction != DelayCorrection::none && t > 0;
+        next[layer][i] -= corrects ? 2 * step - last_step[layer][i] : step;
+        last_step[layer][i] = step;
       }
     }
     versions.push_back(std::move(next));
@@ -112,10 +118,9 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   return found;
 }
 
-void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t delay,
+void expect_rule(const TrainingCase& test, std::int64_t delay, DelayCorrection correction,
                  bool holds) {
-  const TrainingCase test = linear_case(schedule, batches);
-  const auto expected = by_rationals(test, delay);
+  const auto expected = by_rationals(test, delay, correction);
   const auto found = by_executor(test);
   ASSERT_EQ(found.size(), static_cast<std::size_t>(test.batches * test.model.blocks));
   bool equal = true;
@@ -124,13 +129,26 @@ void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t
         expected[static_cast<std::size_t>(key.first)][static_cast<std::size_t>(key.second)];
     equal = equal && matrix == exact;
   }
-  EXPECT_EQ(equal, holds) << schedule << " with delay " << delay;
+  EXPECT_EQ(equal, holds) << test.schedule << " with delay " << delay << ", correction "
+                          << name(correction);
+}
+
+void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t delay,
+                 bool holds) {
+  expect_rule(linear_case(schedule, batches), delay, DelayCorrection::none, holds);
 }
 
 TEST(ExactArithmetic, TwoBufferedWeightsFollowTheirRule) { expect_rule("2bw", 4, 1, true); }
 TEST(ExactArithmetic, FlushFollowsPlainGradientDescent) {
   expect_rule("1f1b", 2, 0, true);
   expect_rule("gpipe", 2, 0, true);
+}
+TEST(ExactArithmetic, ErrorFeedbackTakesAStepTwiceAndGivesBackTheOneBefore) {
+  TrainingCase test = linear_case("2bw", 4);
+  test.optimizer.correction = DelayCorrection::error_feedback;
+  expect_rule(test, 1, DelayCorrection::error_feedback, true);
+  expect_rule(test, 1, DelayCorrection::none, false);
+  expect_rule(test, 0, DelayCorrection::error_feedback, false);
 }
 TEST(ExactArithmetic, TellsTheRulesApart) {
   expect_rule("2bw", 4, 0, false);

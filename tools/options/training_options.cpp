@@ -121,6 +121,11 @@ OptimizerKind optimizer_kind(const OptionValue& value) {
   return *one_of(value, {OptimizerKind::adamw, OptimizerKind::momentum, OptimizerKind::sgd});
 }
 
+DelayCorrection delay_correction(const OptionValue& value) {
+  return *one_of(value, {DelayCorrection::none, DelayCorrection::error_feedback,
+                         DelayCorrection::error_feedback_with_decay});
+}
+
 void add_optimizer_options(Options& options) {
   options.value("learning-rate", "R", "learning rate after warm-up (default 0.0005)")
       .value("lr-schedule", "NAME", "constant|linear|cosine|wsd (default constant)")
@@ -132,8 +137,9 @@ void add_optimizer_options(Options& options) {
       .value("weight-decay", "R", "decoupled decay, of matrices only (default 0)");
 }
 
-OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps) {
-  OptimizerConfig config{.kind = kind,
+OptimizerConfig optimizer_config(const Options& options, Optimizer optimizer, std::int64_t steps) {
+  OptimizerConfig config{.kind = optimizer.kind,
+                         .correction = optimizer.correction,
                          .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
                          .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
   LearningRateSchedule& schedule = config.schedule;

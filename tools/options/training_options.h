@@ -39,10 +39,13 @@ void choose_kernels(const Options& options, bool on_host);
 /// What --optimizer names: adamw, momentum or sgd.
 OptimizerKind optimizer_kind(const OptionValue& value);
 
+/// What --delay-correction names: none, error-feedback or error-feedback-with-decay.
+DelayCorrection delay_correction(const OptionValue& value);
+
 /// --learning-rate, --lr-schedule and what goes with it, --weight-decay.
 void add_optimizer_options(Options& options);
 
 /// For a run of `steps` updates. Throws UsageError for an option that the schedule does not read.
-OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps);
+OptimizerConfig optimizer_config(const Options& options, Optimizer optimizer, std::int64_t steps);
 
 }  // namespace tandem::tools
