@@ -15,8 +15,9 @@ constexpr std::array<std::string_view, kLayerKinds> kLayerNames{
     "embedding", "attention", "mlp", "head", "linear", "squared_error"};
 constexpr std::array<std::string_view, kArchitectures> kArchitectureNames{"gpt2", "linear",
                                                                           "transformer"};
-constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw"};
-constexpr std::array<std::int32_t, kOptimizers> kMoments{0, 1, 2};
+constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw",
+                                                                    "nadam"};
+constexpr std::array<std::int32_t, kOptimizers> kMoments{0, 1, 2, 2};
 constexpr std::array<std::string_view, kDelayCorrections> kDelayCorrectionNames{
     "none", "error-feedback", "error-feedback-with-decay"};
 

@@ -112,9 +112,9 @@ std::int64_t parameter_count(const ModelSpec& model);
 std::int64_t active_parameter_count(const ModelSpec& model);
 
 /// How an update steps the weights.
-enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
-inline constexpr std::size_t kOptimizers = 3;
-/// "sgd", "momentum", "adamw".
+enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw, nadam };
+inline constexpr std::size_t kOptimizers = 4;
+/// "sgd", "momentum", "adamw", "nadam".
 std::string_view name(OptimizerKind kind);
 
 /// What is done about gradients that are one update late (2BW).
@@ -140,8 +140,8 @@ struct Optimizer {
 };
 /// "adamw", "adamw with delay correction error-feedback".
 std::string describe(Optimizer optimizer);
-/// Numbers of state kept for each parameter: of SGD, momentum and AdamW 0, 1, 2; one more where
-/// delay is corrected, for the step before.
+/// Numbers of state kept for each parameter: of SGD 0, of momentum 1, of AdamW and NAdam 2; one
+/// more where delay is corrected, for the step before.
 std::int32_t optimizer_states(Optimizer optimizer);
 
 /// Bytes that cross a stage boundary for one microbatch: B·T·d numbers.

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
 
 TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
   for (const OptimizerKind optimizer :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
     for (const bool tied : {true, false}) {
       for (const char* schedule : {"gpipe", "2bw"}) {
         TrainingCase test{.schedule = schedule, .devices = 3, .microbatches = 4};
@@ -104,7 +104,7 @@ TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
 // Whole states are compared: the step before is one of them.
 TEST(Semantics, HoldWhereDelayIsCorrected) {
   for (const OptimizerKind kind :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
     for (const DelayCorrection correction :
          {DelayCorrection::error_feedback, DelayCorrection::error_feedback_with_decay}) {
       for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {

@@ -118,7 +118,8 @@ void choose_kernels(const Options& options, bool on_host) {
 }
 
 OptimizerKind optimizer_kind(const OptionValue& value) {
-  return *one_of(value, {OptimizerKind::adamw, OptimizerKind::momentum, OptimizerKind::sgd});
+  return *one_of(value, {OptimizerKind::adamw, OptimizerKind::nadam, OptimizerKind::momentum,
+                         OptimizerKind::sgd});
 }
 
 DelayCorrection delay_correction(const OptionValue& value) {

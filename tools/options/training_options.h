@@ -36,7 +36,7 @@ void add_kernel_options(Options& options);
 /// processor can.
 void choose_kernels(const Options& options, bool on_host);
 
-/// What --optimizer names: adamw, momentum or sgd.
+/// What --optimizer names: adamw, nadam, momentum or sgd.
 OptimizerKind optimizer_kind(const OptionValue& value);
 
 /// What --delay-correction names: none, error-feedback or error-feedback-with-decay.

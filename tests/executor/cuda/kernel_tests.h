@@ -538,6 +538,8 @@ inline const std::vector<StepCase> kStepCases{
     {OptimizerKind::adamw, false, true},
     {OptimizerKind::adamw, true, true},
     {OptimizerKind::adamw, false, false},
+    {OptimizerKind::nadam, false, true},
+    {OptimizerKind::nadam, true, true},
     {{OptimizerKind::sgd, DelayCorrection::error_feedback}, false, true},
     {{OptimizerKind::adamw, DelayCorrection::error_feedback}, false, true},
     {{OptimizerKind::adamw, DelayCorrection::error_feedback}, false, true, 1.0},
@@ -552,7 +554,8 @@ inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
                                       .beta2 = 0.95,
                                       .epsilon = 1e-8,
                                       .correction1 = 0.271,
-                                      .correction2 = 0.142};
+                                      .correction2 = 0.142,
+                                      .slope_weight = 0.3};
 
 TYPED_TEST_P(CudaKernels, OptimizerSteps) {
   for (const auto& [optimizer, keeps_state, makes_weights, steps] : kStepCases) {

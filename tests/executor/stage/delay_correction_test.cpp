@@ -165,7 +165,7 @@ double distance_to_prediction(OptimizerConfig config) {
 // x(t+1) = x(t) − 2u(t) + u(t−1) is z(t+1) = z(t) − u(t) with passes at x = z − u, the last step.
 TEST(DelayCorrection, IsPredictionByTheLastStep) {
   for (const OptimizerKind kind :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
     OptimizerConfig config{.kind = kind,
                            .correction = DelayCorrection::error_feedback_with_decay,
                            .learning_rate = 0.1,
