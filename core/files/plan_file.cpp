@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/files/model_file.h"
+#include "core/files/optimizer_json.h"
 #include "core/files/read.h"
 #include "core/files/schedule_request_json.h"
 #include "core/schedule/options.h"
@@ -160,8 +161,9 @@ void check_size(const JsonReader& root, const Plan& plan) {
 Plan read_plan_object(const JsonReader& root) {
   Plan plan;
   std::vector<std::string_view> known{
-      "version",      "model",       "schedule",  "schedule_file", "depth",   "microbatch_size",
-      "microbatches", "order_costs", "optimizer", "stages",        "profile", "predicted"};
+      "version",         "model",        "schedule",    "schedule_file", "depth",
+      "microbatch_size", "microbatches", "order_costs", "optimizer",     "delay_correction",
+      "stages",          "profile",      "predicted"};
   for (const ScheduleOption& option : schedule_options()) {
     if (!option.key.empty()) known.push_back(option.key);
   }
@@ -174,7 +176,7 @@ Plan read_plan_object(const JsonReader& root) {
   plan.request.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);
   if (root.has("order_costs"))
     plan.request.costs = read_order_costs(root["order_costs"], plan.stages.size());
-  plan.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
+  plan.optimizer = read_optimizer(root);
   plan.profile = root["profile"].line();
   if (root.diagnostics() == 0) check_size(root, plan);
   return plan;
@@ -206,7 +208,7 @@ std::string plan_text(const Plan& plan) {
   json["microbatches"] = plan.request.microbatches;
   write_schedule_options(plan.request, json);
   if (plan.request.costs) json["order_costs"] = order_costs_json(*plan.request.costs);
-  json["optimizer"] = name(plan.optimizer);
+  write_optimizer(plan.optimizer, json);
   json["stages"] = stages;
   json["profile"] = plan.profile;
   json["predicted"] = {{"period_s", predicted.period_s},

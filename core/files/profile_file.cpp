@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files/model_file.h"
+#include "core/files/optimizer_json.h"
 #include "core/files/read.h"
 #include "core/text/files.h"
 #include "core/text/json_text.h"
@@ -150,8 +151,8 @@ std::vector<ProductAlgorithm> read_algorithms(const JsonReader& reader) {
 TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   Profile profile;
   if (!root.object({"version", "machine", "date", "command", "backend", "kernels", "model",
-                    "optimizer", "busy_devices", "instruction_overhead_ns", "layers", "transfers",
-                    "products"})) {
+                    "optimizer", "delay_correction", "busy_devices", "instruction_overhead_ns",
+                    "layers", "transfers", "products"})) {
     return {{1, profile}};
   }
   read_version(root, kProfileFileVersion);
@@ -163,7 +164,7 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   const std::size_t before_model = root.diagnostics();
   profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
   const bool model_sound = root.diagnostics() == before_model;
-  profile.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
+  profile.optimizer = read_optimizer(root);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
   profile.transfers = read_distinct(root["transfers"], read_transfer, &TransferCost::bytes, "size");
@@ -229,12 +230,12 @@ Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& a
                {"command", profile.command},
                {"backend", profile.backend},
                {"kernels", profile.kernels},
-               {"model", model_json(profile.model)},
-               {"optimizer", name(profile.optimizer)},
-               {"busy_devices", profile.busy_devices},
-               {"instruction_overhead_ns", profile.instruction_overhead.count()},
-               {"layers", layers},
-               {"transfers", transfers}};
+               {"model", model_json(profile.model)}};
+  write_optimizer(profile.optimizer, json);
+  json["busy_devices"] = profile.busy_devices;
+  json["instruction_overhead_ns"] = profile.instruction_overhead.count();
+  json["layers"] = std::move(layers);
+  json["transfers"] = std::move(transfers);
   for (const ProductAlgorithm& each : algorithms) {
     json["products"].push_back({{"product", each.product},
                                 {"library", each.library},

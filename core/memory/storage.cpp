@@ -68,7 +68,7 @@ LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t
 }
 
 StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                          OptimizerKind optimizer, Recompute recompute, const Layout& layout) {
+                          Optimizer optimizer, Recompute recompute, const Layout& layout) {
   const std::vector<LayerKind> kinds = layers_of(model);
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
@@ -101,12 +101,12 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
 std::string_view name(Storage storage) { return storage == Storage::bf16 ? "bf16" : "f32"; }
 
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Recompute recompute, Bytes element) {
+                       Optimizer optimizer, Recompute recompute, Bytes element) {
   return stage_bytes_of(model, layers, microbatch_size, optimizer, recompute, all_of(element));
 }
 
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Recompute recompute, Storage storage) {
+                       Optimizer optimizer, Recompute recompute, Storage storage) {
   return stage_bytes_of(model, layers, microbatch_size, optimizer, recompute,
                         storage == Storage::bf16 ? kBf16 : all_of(4));
 }

@@ -21,10 +21,10 @@ std::string_view name(Storage storage);
 /// Bytes of a stage's slots for the CPU and GPU executors: layers [first, last), `element` bytes a
 /// number.
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Recompute recompute, Bytes element = 4);
+                       Optimizer optimizer, Recompute recompute, Bytes element = 4);
 
 /// The same with numbers stored so.
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Recompute recompute, Storage storage);
+                       Optimizer optimizer, Recompute recompute, Storage storage);
 
 }  // namespace tandem

@@ -15,7 +15,11 @@ constexpr std::array<std::string_view, kLayerKinds> kLayerNames{
     "embedding", "attention", "mlp", "head", "linear", "squared_error"};
 constexpr std::array<std::string_view, kArchitectures> kArchitectureNames{"gpt2", "linear",
                                                                           "transformer"};
-constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw"};
+constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw",
+                                                                    "nadam"};
+constexpr std::array<std::int32_t, kOptimizers> kMoments{0, 1, 2, 2};
+constexpr std::array<std::string_view, kDelayCorrections> kDelayCorrectionNames{
+    "none", "error-feedback", "error-feedback-with-decay"};
 
 std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_size) {
   return std::int64_t{microbatch_size} * model.sequence * model.width;
@@ -33,7 +37,20 @@ std::string_view name(OptimizerKind kind) {
   return kOptimizerNames[static_cast<std::size_t>(kind)];
 }
 
-std::int32_t optimizer_states(OptimizerKind kind) { return static_cast<std::int32_t>(kind); }
+std::string_view name(DelayCorrection correction) {
+  return kDelayCorrectionNames[static_cast<std::size_t>(correction)];
+}
+
+std::string describe(Optimizer optimizer) {
+  if (optimizer.correction == DelayCorrection::none) return std::string(name(optimizer.kind));
+  return fmt::format("{} with delay correction {}", name(optimizer.kind),
+                     name(optimizer.correction));
+}
+
+std::int32_t optimizer_states(Optimizer optimizer) {
+  return kMoments[static_cast<std::size_t>(optimizer.kind)] +
+         (optimizer.correction != DelayCorrection::none ? 1 : 0);
+}
 
 std::vector<LayerKind> layers_of(const ModelSpec& model) {
   std::vector<LayerKind> layers;

@@ -112,12 +112,37 @@ std::int64_t parameter_count(const ModelSpec& model);
 std::int64_t active_parameter_count(const ModelSpec& model);
 
 /// How an update steps the weights.
-enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
-inline constexpr std::size_t kOptimizers = 3;
-/// "sgd", "momentum", "adamw".
+enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw, nadam };
+inline constexpr std::size_t kOptimizers = 4;
+/// "sgd", "momentum", "adamw", "nadam".
 std::string_view name(OptimizerKind kind);
-/// Numbers of state kept for each parameter: 0, 1, 2.
-std::int32_t optimizer_states(OptimizerKind kind);
+
+/// What is done about gradients that are one update late (2BW).
+enum class DelayCorrection : std::uint8_t {
+  none,
+  error_feedback,  // x ← x − 2·u(t) + u(t−1), u the optimizer's whole step, rate included
+                   // (arXiv 2606.30634); decoupled decay is apart: W ← (1 − ηλ)W first
+  error_feedback_with_decay,  // the same, decay being a part of u
+};
+inline constexpr std::size_t kDelayCorrections = 3;
+/// "none", "error-feedback", "error-feedback-with-decay".
+std::string_view name(DelayCorrection correction);
+
+/// What the state and the price of updates depend on. An OptimizerKind is one without correction.
+struct Optimizer {
+  OptimizerKind kind = OptimizerKind::adamw;
+  DelayCorrection correction = DelayCorrection::none;
+
+  constexpr Optimizer() = default;
+  constexpr Optimizer(OptimizerKind of, DelayCorrection by = DelayCorrection::none)
+      : kind(of), correction(by) {}
+  friend bool operator==(const Optimizer&, const Optimizer&) = default;
+};
+/// "adamw", "adamw with delay correction error-feedback".
+std::string describe(Optimizer optimizer);
+/// Numbers of state kept for each parameter: of SGD 0, of momentum 1, of AdamW and NAdam 2; one
+/// more where delay is corrected, for the step before.
+std::int32_t optimizer_states(Optimizer optimizer);
 
 /// Bytes that cross a stage boundary for one microbatch: B·T·d numbers.
 Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element = 4);
@@ -143,7 +168,7 @@ struct TransferCost {
 struct Profile {
   std::string machine, date, command, backend;
   ModelSpec model;
-  OptimizerKind optimizer = OptimizerKind::adamw;
+  Optimizer optimizer = {};
   std::string kernels = {};  // what computed the products, such as "onednn f32"; empty: not known
   std::int32_t busy_devices =
       1;  // how many devices computed at the same time while it was measured

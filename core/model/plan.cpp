@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "core/base/error.h"
 #include "core/schedule/user_schedule.h"
 
 namespace tandem {
@@ -50,7 +53,21 @@ ScheduleRequest schedule_request(const Plan& plan) {
   return request;
 }
 
+std::optional<std::string> reason_against(DelayCorrection correction, WeightSemantics weights,
+                                          std::string_view schedule) {
+  if (correction == DelayCorrection::none || weights == WeightSemantics::delayed_by_one)
+    return std::nullopt;
+  return fmt::format(
+      "delay correction {} is for gradients that are one update late on every stage, as 2bw's are; "
+      "the weights of schedule {} are {}",
+      name(correction), schedule, name(weights));
+}
+
 Schedule make_schedule(const Plan& plan) {
+  if (const auto reason =
+          reason_against(plan.optimizer.correction, weight_semantics(plan), plan.schedule)) {
+    throw InputError(*reason);
+  }
   const ScheduleRequest request = schedule_request(plan);
   if (plan.user_schedule != nullptr) return completed(*plan.user_schedule, request);
   return make_schedule(find_schedule(plan.schedule), request);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model/model.h"
@@ -31,7 +32,7 @@ struct Plan {
   /// if embeddings are tied: schedule_request().
   ScheduleRequest request = {};
   std::int32_t microbatch_size = 1;
-  OptimizerKind optimizer = OptimizerKind::adamw;
+  Optimizer optimizer = {};
   std::vector<LayerRange> stages = {};  // one a stage, in order, covering the model
   std::string profile =
       {};  // path of the profile it was made from, relative to the plan; may be empty
@@ -55,6 +56,10 @@ std::vector<std::int32_t> summing_devices(const Plan& plan);
 
 /// The request that makes the plan's schedule.
 ScheduleRequest schedule_request(const Plan& plan);
+
+/// Why updates of such weights can't be corrected so; empty: they can. `schedule` is its name.
+std::optional<std::string> reason_against(DelayCorrection correction, WeightSemantics weights,
+                                          std::string_view schedule);
 
 /// The plan's schedule, a registered one or a user schedule. Throws UsageError for an unknown name
 /// and InputError with the reason when the schedule can't serve the plan. REQUIRES: a user schedule

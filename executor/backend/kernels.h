@@ -103,6 +103,13 @@ struct AttentionBackward {
   std::span<T> dqkv;
 };
 
+/// What a step takes of an optimizer's moments after so many steps: the first divided by
+/// `correction1`, the second by `correction2`, and of the gradient itself `slope_weight`. AdamW:
+/// 1 − β₁ᵗ, 1 − β₂ᵗ and 0, t the steps.
+struct MomentCorrections {
+  double correction1 = 1.0, correction2 = 1.0, slope_weight = 0.0;
+};
+
 /// What was decided of an update's gradients: an output of decide(), which steps read. All of it
 /// numbers, for devices pass it on as it lies in memory.
 struct UpdateDecision {
@@ -110,7 +117,7 @@ struct UpdateDecision {
   double scale = 1.0;  // factor of the gradients
   double skip = 0.0;   // 1: they are not finite, weights and optimizer state stay
   double steps = 0.0;  // taken so far, this one included if it is not skipped
-  double correction1 = 0.0, correction2 = 0.0;  // 1 − βᵗ, t the steps
+  double correction1 = 0.0, correction2 = 0.0, slope_weight = 0.0;  // MomentCorrections
 };
 
 /// Where the host reads what a decision was, and what it was made of. Null: not wanted.
@@ -119,11 +126,15 @@ struct ShownDecision {
   UpdateDecision* decision = nullptr;
 };
 
-/// Numbers of a decision: gradients longer than `most_norm` are scaled to it where it clips.
+/// Numbers of a decision: gradients longer than `most_norm` are scaled to it where it clips. An
+/// optimizer that looks ahead (NAdam) has the momentum μ(t) = β₁ (1 − ½ · 0.96^(t ψ)) at step t, ψ
+/// the `momentum_decay`.
 struct DecideNumbers {
   bool clips = false;
   double most_norm = 0.0;
   double beta1 = 0.0, beta2 = 0.0;
+  bool looks_ahead = false;
+  double momentum_decay = 0.0;
 };
 
 /// Elements of a span: those before `last`, from `first` on.
@@ -147,6 +158,7 @@ struct StepSpans {
   std::span<W> drift = {};
   std::span<T> corrected = {};
   std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
+  std::span<W> last_step = {};  // state of a correction of delay; empty: none is made
 };
 
 /// Numbers of one step. `weight_decay` is decoupled: weights that decay lose learning_rate ·
@@ -156,11 +168,13 @@ struct StepNumbers {
   double gradient_scale = 1.0;  // gradients are multiplied by it first
   double weight_decay = 0.0;
   double beta1 = 0.0, beta2 = 0.0, epsilon = 0.0;
-  double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵗ; AdamW divides by them
-  double delay = 0.0, drift_kept = 0.0;         // Correction's, where weights are corrected
+  double correction1 = 1.0, correction2 = 1.0, slope_weight = 0.0;  // MomentCorrections
+  double steps = 1.0;           // taken so far, this one included; the first has none before it
+  bool corrects_decay = false;  // decay is a part of the step whose delay is corrected
+  double delay = 0.0, drift_kept = 0.0;  // Correction's, where weights are corrected
   /// Read when the step runs, which the host can't do when it is launched. Its scale multiplies
-  /// gradient_scale, its corrections take the place of those above; where it skips, the state stays
-  /// and weights_out becomes weights. Null: nothing was decided.
+  /// gradient_scale, its steps and corrections take the place of those above; where it skips, the
+  /// state stays and weights_out becomes weights. Null: nothing was decided.
   const UpdateDecision* decision = nullptr;
 };
 

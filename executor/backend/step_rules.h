@@ -38,18 +38,41 @@ TANDEM_IN_KERNELS inline GuardDecision decide(bool clips, double most_norm,
   return decision;
 }
 
+/// After `steps` steps. NAdam (Dozat 2016, as torch.optim.NAdam has it) takes the mean as it will
+/// be corrected at the next step, and the gradient itself; Π the product of all momenta so far:
+/// μ(t+1) / (1 − Π(t+1)) of the mean, (1 − μ(t)) / (1 − Π(t)) of the gradient.
+TANDEM_IN_KERNELS inline MomentCorrections moment_corrections(const DecideNumbers& numbers,
+                                                              double steps) {
+  MomentCorrections made{.correction1 = 1.0 - std::pow(numbers.beta1, steps),
+                         .correction2 = 1.0 - std::pow(numbers.beta2, steps)};
+  if (!numbers.looks_ahead) return made;
+  constexpr double kBase = 0.96;
+  const auto momentum = [&numbers](double step) {
+    return numbers.beta1 * (1.0 - 0.5 * std::pow(kBase, step * numbers.momentum_decay));
+  };
+  double product = 1.0;
+  // Until more of them change nothing: some 60 at β₁ = 0.99.
+  for (double step = 1.0; step <= steps && 1.0 - product != 1.0; ++step) product *= momentum(step);
+  const double next = momentum(steps + 1.0);
+  made.correction1 = (1.0 - product * next) / next;
+  made.slope_weight = (1.0 - momentum(steps)) / (1.0 - product);
+  return made;
+}
+
 /// As Kernels::decide().
 TANDEM_IN_KERNELS inline UpdateDecision decide(const DecideNumbers& numbers,
                                                std::span<const double> squares,
                                                const UpdateDecision* before) {
   const GuardDecision guard = decide(numbers.clips, numbers.most_norm, squares);
   const double steps = (before != nullptr ? before->steps : 0.0) + (guard.skip ? 0.0 : 1.0);
+  const MomentCorrections moments = moment_corrections(numbers, steps);
   return {.norm = guard.norm,
           .scale = guard.scale,
           .skip = guard.skip ? 1.0 : 0.0,
           .steps = steps,
-          .correction1 = 1.0 - std::pow(numbers.beta1, steps),
-          .correction2 = 1.0 - std::pow(numbers.beta2, steps)};
+          .correction1 = moments.correction1,
+          .correction2 = moments.correction2,
+          .slope_weight = moments.slope_weight};
 }
 
 template <class T, class W>
@@ -59,10 +82,11 @@ void check_step(const StepSpans<T, W>& spans, std::size_t states) {
                    (spans.rounded.size() == size || spans.rounded.empty()),
                spans.gradient.size(), out, spans.rounded.size(), size);
   TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
-                   spans.second.size() == (states > 1 ? size : 0),
-               spans.first.size(), spans.second.size(), size, states);
+                   spans.second.size() == (states > 1 ? size : 0) &&
+                   (spans.last_step.size() == size || spans.last_step.empty()),
+               spans.first.size(), spans.second.size(), spans.last_step.size(), size, states);
   const std::size_t corrected = spans.corrected.size();
-  TANDEM_CHECK(corrected == spans.drift.size() &&
+  TANDEM_CHECK(corrected == spans.drift.size() && (corrected == 0 || spans.last_step.empty()) &&
                    (corrected == 0 || (corrected == size && out == size && !spans.keeps_state)),
                corrected, spans.drift.size(), size, out);
 }
@@ -70,7 +94,8 @@ void check_step(const StepSpans<T, W>& spans, std::size_t states) {
 /// Numbers of a step as kernels use them, with what was decided.
 template <class T>
 struct StepFactors {
-  T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2;
+  T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2, slope;
+  bool is_first, corrects_decay;
   T delay, keep_drift, take_drift;
 
   TANDEM_IN_KERNELS explicit StepFactors(const StepNumbers& n)
@@ -87,6 +112,9 @@ struct StepFactors {
                                 (n.decision == nullptr ? n.correction1 : n.decision->correction1))),
         correct2(static_cast<T>(1.0 /
                                 (n.decision == nullptr ? n.correction2 : n.decision->correction2))),
+        slope(static_cast<T>(n.decision == nullptr ? n.slope_weight : n.decision->slope_weight)),
+        is_first((n.decision == nullptr ? n.steps : n.decision->steps) == 1.0),
+        corrects_decay(n.corrects_decay),
         delay(static_cast<T>(n.delay)),
         keep_drift(static_cast<T>(n.drift_kept)),
         take_drift(static_cast<T>(1.0 - n.drift_kept)) {}
@@ -97,6 +125,27 @@ template <class T>
 TANDEM_IN_KERNELS inline T corrected(const StepFactors<T>& by, T before, T made, T& drift) {
   drift = std::fma(by.keep_drift, drift, by.take_drift * (made - before));
   return std::fma(-by.delay, drift, made);
+}
+
+/// The weight after a step: a rule's `change` of it, and its own `decay`.
+template <class T>
+TANDEM_IN_KERNELS inline T stepped(const StepFactors<T>& by, T decay, T weight, T change) {
+  return std::fma(-by.rate, std::fma(decay, weight, change), weight);
+}
+
+/// The same where the gradient is one update late: it takes off this step u twice, and gives back
+/// the step before, whose place in the state u takes. That step should have used the gradient that
+/// has come only now, and the difference of the two makes up for it (arXiv 2606.30634). The first
+/// gradient is not late: as if the step before had been equal, its step is a plain one.
+template <class T>
+TANDEM_IN_KERNELS inline T stepped_late(const StepFactors<T>& by, T decay, T weight, T change,
+                                        T& last_step) {
+  const T of_step = by.corrects_decay ? decay : T{};
+  const T apart = by.corrects_decay ? T{} : decay;
+  const T step = by.rate * std::fma(of_step, weight, change);
+  const T before = by.is_first ? step : last_step;
+  last_step = step;
+  return std::fma(-by.rate * apart, weight, weight) - std::fma(T{2}, step, -before);
 }
 
 // A rule makes of a gradient, already scaled, what is taken off the weight but for the learning
@@ -120,13 +169,29 @@ struct MomentumRule {
   }
 };
 
+/// Steps both moments of Adam; the second's root.
+template <class T>
+TANDEM_IN_KERNELS inline T step_moments(const StepFactors<T>& by, T gradient, T& first, T& second) {
+  first = std::fma(by.keep1, first, by.take1 * gradient);
+  second = std::fma(by.keep2, second, by.take2 * gradient * gradient);
+  return std::sqrt(second * by.correct2) + by.epsilon;
+}
+
 struct AdamwRule {
   static constexpr int kStates = 2;
   template <class T>
   TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& second) {
-    first = std::fma(by.keep1, first, by.take1 * gradient);
-    second = std::fma(by.keep2, second, by.take2 * gradient * gradient);
-    return first * by.correct1 / (std::sqrt(second * by.correct2) + by.epsilon);
+    const T root = step_moments(by, gradient, first, second);
+    return first * by.correct1 / root;
+  }
+};
+
+struct NadamRule {
+  static constexpr int kStates = 2;
+  template <class T>
+  TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& second) {
+    const T root = step_moments(by, gradient, first, second);
+    return std::fma(by.slope, gradient, first * by.correct1) / root;
   }
 };
 
@@ -140,6 +205,8 @@ void with_rule(OptimizerKind kind, const Use& use) {
       return use(MomentumRule{});
     case OptimizerKind::adamw:
       return use(AdamwRule{});
+    case OptimizerKind::nadam:
+      return use(NadamRule{});
   }
 }
 

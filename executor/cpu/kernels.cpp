@@ -342,19 +342,26 @@ bool keeps_weights(const StepSpans<T>& spans, const StepNumbers& numbers) {
   return true;
 }
 
-/// Calls `loops` with what a step writes as constants, so that no loop asks.
+/// Calls `loops` with what a step writes, whether it makes up for delay, and whether it corrects
+/// what backwards read, as constants, so that no loop asks.
 template <class T, class Loops>
 void with_results(const StepSpans<T>& spans, const Loops& loops) {
   constexpr std::bool_constant<true> kYes;
   constexpr std::bool_constant<false> kNo;
-  if (spans.weights_out.empty()) {
-    loops(kNo, kYes, kNo);
+  const auto with_weights_and_state = [&](auto weights, auto state) {
+    if (spans.last_step.empty())
+      loops(weights, state, kNo, kNo);
+    else
+      loops(weights, state, kYes, kNo);
+  };
+  if (!spans.corrected.empty()) {
+    loops(kYes, kYes, kNo, kYes);
+  } else if (spans.weights_out.empty()) {
+    with_weights_and_state(kNo, kYes);
   } else if (spans.keeps_state) {
-    loops(kYes, kNo, kNo);
-  } else if (spans.corrected.empty()) {
-    loops(kYes, kYes, kNo);
+    with_weights_and_state(kYes, kNo);
   } else {
-    loops(kYes, kYes, kYes);
+    with_weights_and_state(kYes, kYes);
   }
 }
 
@@ -363,27 +370,35 @@ template <class Rule, class T>
 void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
   const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
-  T *drift = spans.drift.data(), *ahead = spans.corrected.data();
-  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kCorrects>(
-                          std::bool_constant<kWeights>, std::bool_constant<kState>,
-                          std::bool_constant<kCorrects>) {
-    on_widest_vectors([=]() TANDEM_LOOPS {
-      const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
-      for (std::size_t i = 0; i < size; ++i) {
-        T mean{}, square{};
-        if constexpr (Rule::kStates > 0) mean = first[i];
-        if constexpr (Rule::kStates > 1) square = second[i];
-        const T change = Rule::change(by, by.scale * gradients[i], mean, square);
-        if constexpr (kState && Rule::kStates > 0) first[i] = mean;
-        if constexpr (kState && Rule::kStates > 1) second[i] = square;
-        if constexpr (!kWeights) continue;
-        const T before = weights[i];
-        const T made = fused(-by.rate, fused(by.decay, before, change), before);
-        out[i] = made;
-        if constexpr (kCorrects) ahead[i] = corrected(by, before, made, drift[i]);
-      }
-    });
-  });
+  T *last_step = spans.last_step.data(), *drift = spans.drift.data(),
+    *read = spans.corrected.data();
+  with_results(
+      spans,
+      [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kLate, bool kCorrects>(
+          std::bool_constant<kWeights>, std::bool_constant<kState>, std::bool_constant<kLate>,
+          std::bool_constant<kCorrects>) {
+        on_widest_vectors([=]() TANDEM_LOOPS {
+          const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
+          for (std::size_t i = 0; i < size; ++i) {
+            T mean{}, square{};
+            if constexpr (Rule::kStates > 0) mean = first[i];
+            if constexpr (Rule::kStates > 1) square = second[i];
+            const T change = Rule::change(by, by.scale * gradients[i], mean, square);
+            if constexpr (kState && Rule::kStates > 0) first[i] = mean;
+            if constexpr (kState && Rule::kStates > 1) second[i] = square;
+            if constexpr (kLate) {
+              T last = last_step[i];
+              const T made = stepped_late(by, by.decay, weights[i], change, last);
+              if constexpr (kState) last_step[i] = last;
+              if constexpr (kWeights) out[i] = made;
+            } else if constexpr (kWeights) {
+              const T before = weights[i], made = stepped(by, by.decay, before, change);
+              out[i] = made;
+              if constexpr (kCorrects) read[i] = corrected(by, before, made, drift[i]);
+            }
+          }
+        });
+      });
 }
 
 template <class T>
@@ -400,7 +415,8 @@ StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
           .weights_out = part(spans.weights_out),
           .keeps_state = spans.keeps_state,
           .drift = part(spans.drift),
-          .corrected = part(spans.corrected)};
+          .corrected = part(spans.corrected),
+          .last_step = part(spans.last_step)};
 }
 
 template <class Rule, class T>

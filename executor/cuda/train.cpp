@@ -67,7 +67,7 @@ void check_room(const Program& program, const TrainingSetup<float>& setup, const
   Table<ReplicaId, StageBytes> bytes;
   for (const StageId stage : program.placement().stage) {
     bytes.push_back(stage_bytes(setup.stage.model, setup.layers[index(stage)],
-                                setup.stage.microbatch_size, setup.stage.optimizer.kind,
+                                setup.stage.microbatch_size, setup.stage.optimizer.optimizer(),
                                 setup.stage.recompute, setup.stage.storage));
   }
   const Table<DeviceId, MemoryByClass> slots = memory_by_class(program, setup.slots, bytes);

@@ -18,7 +18,7 @@ class Trainer;
 
 struct ProfileRequest {
   ModelSpec model;
-  OptimizerKind optimizer = OptimizerKind::adamw;
+  Optimizer optimizer = {};
   Storage storage = Storage::f32;  // bf16: of GPUs alone
   std::vector<std::int32_t> microbatch_sizes;
   std::int32_t busy_devices = 2;  // devices that compute at the same time

@@ -49,11 +49,11 @@ class ModelPasses {
   using T = typename B::Scalar;
   using W = typename B::Kernels::Wide;
 
-  ModelPasses(B& backend, const ModelSpec& model, std::int32_t microbatch_size,
-              OptimizerKind optimizer, const Data& data)
+  ModelPasses(B& backend, const ModelSpec& model, std::int32_t microbatch_size, Optimizer optimizer,
+              const Data& data)
       : backend_(backend),
         stream_(backend.add_stream(StreamUse::computation)),
-        optimizer_{.kind = optimizer},
+        optimizer_{.kind = optimizer.kind, .correction = optimizer.correction},
         stage_(model, all_layers(model), microbatch_size,
                mean_loss_scale(model, microbatch_size, 1)),
         dropping_(model, all_layers(model), microbatch_size, 1.0, Recompute::selective),
@@ -198,7 +198,7 @@ class ModelPasses {
     }
     norm_.decide(*kernels_, decide_numbers({}, optimizer_), nullptr);
     const OptimizerStep step{.decision = norm_.decision.get()};
-    const std::int64_t states = optimizer_states(optimizer_.kind);
+    const std::int64_t states = optimizer_states(optimizer_.optimizer());
     // Into another version, as those schedules do that update often: in place is a little quicker.
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
       const ElementRange range = stage_.weights_of(layer);

@@ -51,10 +51,10 @@ struct UpdateNorm {
 };
 
 inline DecideNumbers decide_numbers(const GradientGuard& guard, const OptimizerConfig& optimizer) {
-  return {.clips = guard.clip != ClipScope::none,
-          .most_norm = guard.most_norm,
-          .beta1 = optimizer.beta1,
-          .beta2 = optimizer.beta2};
+  DecideNumbers numbers = moment_numbers(optimizer);
+  numbers.clips = guard.clip != ClipScope::none;
+  numbers.most_norm = guard.most_norm;
+  return numbers;
 }
 
 /// One round at a time: nobody brings to the next before all are through with this one.

@@ -1,13 +1,13 @@
 #pragma once
-// SGD, momentum and AdamW over kernels. A step reads one version of the weights and writes the
-// next, which may be the same memory.
+// SGD, momentum, AdamW and NAdam over kernels. A step reads one version of the weights and writes
+// the next, which may be the same memory.
 
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "core/base/check.h"
+#include "executor/backend/step_rules.h"
 #include "executor/layers/layer.h"
 #include "executor/stage/learning_rate.h"
 
@@ -15,17 +15,42 @@ namespace tandem {
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
+  DelayCorrection correction = DelayCorrection::none;
   double learning_rate = 1e-3;  // the peak of its schedule
   LearningRateSchedule schedule = {};
   double momentum = 0.9;  // β of m = β·m + (1 − β)·g
-  double beta1 = 0.9;
+  double beta1 = 0.9;     // of AdamW
   double beta2 = 0.95;
-  double epsilon = 1e-8;
+  double nadam_beta1 = 0.99;  // of NAdam, as arXiv 2505.01099 sets it for pipelines
+  double nadam_beta2 = 0.999;
+  double momentum_decay = 0.004;
+  double epsilon = 1e-8;      // of both
   double weight_decay = 0.0;  // decoupled; of matrices only
+
+  Optimizer optimizer() const { return {kind, correction}; }
 };
 
+/// What a decision has to know of it.
+inline DecideNumbers moment_numbers(const OptimizerConfig& config) {
+  switch (config.kind) {
+    case OptimizerKind::sgd:
+      return {};
+    case OptimizerKind::momentum:
+      return {.beta1 = config.momentum};
+    case OptimizerKind::adamw:
+      return {.beta1 = config.beta1, .beta2 = config.beta2};
+    case OptimizerKind::nadam:
+      return {.beta1 = config.nadam_beta1,
+              .beta2 = config.nadam_beta2,
+              .looks_ahead = true,
+              .momentum_decay = config.momentum_decay};
+  }
+  return {};
+}
+
 /// What the update of weights is handed. state: optimizer_states() times the weights' size, all
-/// first moments, then all second ones; zeros before the first update.
+/// first moments, then all second ones, then all steps before, where their delay is corrected;
+/// zeros before the first update.
 template <class T, class W = T>
 struct UpdateSpans {
   std::span<const W> weights = {}, gradients = {};
@@ -60,22 +85,27 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
   using T = typename K::Scalar;
   using W = typename K::Wide;
   const auto size = static_cast<std::size_t>(total_size(tensors));
-  const auto states = static_cast<std::size_t>(optimizer_states(config.kind));
+  const auto states = static_cast<std::size_t>(optimizer_states(config.optimizer()));
   TANDEM_CHECK(
       step.number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
       step.number, spans.weights.size(), spans.state.size(), size, states);
   if (states == 0 && step.writes == StepWrites::state) return;
   const double count = static_cast<double>(step.number);
+  const DecideNumbers moments = moment_numbers(config);
+  const MomentCorrections corrections = moment_corrections(moments, count);
   const StepNumbers numbers{
       .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch,
                                         step.correction.delay),
       .gradient_scale = step.gradient_scale,
       .weight_decay = config.weight_decay,
-      .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
-      .beta2 = config.beta2,
+      .beta1 = moments.beta1,
+      .beta2 = moments.beta2,
       .epsilon = config.epsilon,
-      .correction1 = 1.0 - std::pow(config.beta1, count),
-      .correction2 = 1.0 - std::pow(config.beta2, count),
+      .correction1 = corrections.correction1,
+      .correction2 = corrections.correction2,
+      .slope_weight = corrections.slope_weight,
+      .steps = count,
+      .corrects_decay = config.correction == DelayCorrection::error_feedback_with_decay,
       .delay = step.correction.delay,
       .drift_kept = step.correction.kept,
       .decision = step.decision};
@@ -94,8 +124,11 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
                         .corrected = spans.corrected,
                         .decayed = decayed};
   if (step.writes != StepWrites::state) whole.weights_out = spans.weights_out;
-  if (states > 0) whole.first = spans.state.first(size);
-  if (states > 1) whole.second = spans.state.subspan(size);
+  const bool corrects = config.correction != DelayCorrection::none;
+  const std::size_t of_moments = states - (corrects ? 1 : 0);
+  if (of_moments > 0) whole.first = spans.state.first(size);
+  if (of_moments > 1) whole.second = spans.state.subspan(size, size);
+  if (corrects) whole.last_step = spans.state.last(size);
   kernels.step(config.kind, whole, numbers);
 }
 

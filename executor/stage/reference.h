@@ -34,7 +34,7 @@ struct ReferenceState {
   std::int64_t batches = 0;                       // ended
   std::map<std::string, std::vector<T>> weights;  // the newest version
   std::map<std::string, std::vector<T>>
-      optimizer;               // first moments, then second ones; empty for SGD
+      optimizer;               // as UpdateSpans::state has it; empty for plain SGD
   std::vector<double> losses;  // of the last batch, a microbatch each
   double gradient_norm = 0.0;  // of all gradients of the last updates, before clipping
 };
@@ -137,8 +137,8 @@ class Reference {
   struct SerialStage {
     ReferenceStage config;
     std::vector<Entry> entries;
-    std::deque<Version> versions;         // the newest last
-    std::int64_t updates = 0, steps = 0;  // steps: updates that were not skipped
+    std::deque<Version> versions;                    // the newest last
+    std::int64_t updates = 0, steps = 0;             // steps: updates that were not skipped
     std::int64_t loaded = -1, loaded_backward = -1;  // the versions in the entries
     /// Of each update of a batch: its microbatches in the order in which they are added, and how
     /// many of them have been.
@@ -168,7 +168,7 @@ class Reference {
         if (config.correction.corrects()) stage.versions.back().corrected[tensor.name] = weights;
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(tensor.size() * (optimizer_states(config_.optimizer.kind) +
+            zeros(tensor.size() * (optimizer_states(config_.optimizer.optimizer()) +
                                    (config.correction.corrects() ? 1 : 0)));
       }
       stage.entries.push_back({.layer = std::move(layer)});

@@ -110,7 +110,7 @@ class StageState {
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
     const std::int32_t drifts = where.correction.corrects() ? 1 : 0;
     state = backend.template allocate<W>(sizes.parameters *
-                                         (optimizer_states(optimizer.kind) + drifts));
+                                         (optimizer_states(optimizer.optimizer()) + drifts));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
     const Bytes kept = state.bytes() + master.bytes();
     meter.commit(&MemoryByClass::optimizer, kept);
@@ -152,7 +152,7 @@ class StageState {
     const std::span<W> all = state.elements();
     const auto parameters = static_cast<std::size_t>(stage.sizes().parameters);
     const std::size_t states =
-        parameters * static_cast<std::size_t>(optimizer_states(optimizer.kind));
+        parameters * static_cast<std::size_t>(optimizer_states(optimizer.optimizer()));
     spans.state = all.first(states);
     if (!place.correction.corrects()) return spans;
     spans.drift = all.subspan(states);
@@ -267,7 +267,7 @@ class StageState {
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
   Ring weights, input, output, input_gradient, kept_gradients;
-  Ring eviction_buffer, hosted_stash;     // of stashes that are evicted
+  Ring eviction_buffer, hosted_stash;  // of stashes that are evicted
   Ring corrected_weights;
   typename B::template Buffer<W> state;   // of the optimizer, and δ of a correction behind it
   typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded

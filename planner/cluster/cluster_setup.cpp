@@ -23,10 +23,13 @@ namespace {
 /// Updates are priced as they were measured.
 void check_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
   if (!assumptions.measured) return;
-  const OptimizerKind measured = assumptions.measured->begin()->second.optimizer;
+  const Optimizer measured = assumptions.measured->begin()->second.optimizer;
   if (measured == plan.optimizer) return;
-  throw InputError(fmt::format("the profile measured updates of {}, not {}: give --optimizer {}",
-                               name(measured), name(plan.optimizer), name(measured)));
+  std::string options = fmt::format("--optimizer {}", name(measured.kind));
+  if (measured.correction != plan.optimizer.correction)
+    options += fmt::format(" --delay-correction {}", name(measured.correction));
+  throw InputError(fmt::format("the profile measured updates of {}, not {}: give {}",
+                               describe(measured), describe(plan.optimizer), options));
 }
 
 /// Width and depth as given, the rest of the devices unused.

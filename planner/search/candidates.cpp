@@ -42,6 +42,8 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
       rejected.push_back({RejectCause::semantics, std::string(row.name),
                           fmt::format("its weights are {}, and only vanilla ones were asked for",
                                       name(row.weights))});
+    } else if (auto reason = reason_against(request.optimizer.correction, row.weights, row.name)) {
+      rejected.push_back({RejectCause::schedule, std::string(row.name), std::move(*reason)});
     } else {
       rows.push_back(&row);
     }
@@ -169,6 +171,9 @@ SearchSpace own_space(const PlanRequest& request) {
     return reject_all(RejectCause::copies, "its pipeline holds several copies of stages");
   if (request.vanilla_only && weight_semantics(own) != WeightSemantics::vanilla)
     return reject_all(RejectCause::semantics, "its weights are not vanilla");
+  if (auto reason = reason_against(request.optimizer.correction, weight_semantics(own), own.name)) {
+    return reject_all(RejectCause::schedule, std::move(*reason));
+  }
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   deepest(request, space.rejected);
   if (placement.stages() > layers_of(request.model).size()) {

@@ -40,7 +40,7 @@ struct PlanRequest {
   std::string schedule_file;
   bool vanilla_only = false;  // no delayed weights
   bool global_norm = false;   // updates wait for the norm of all gradients
-  OptimizerKind optimizer = OptimizerKind::adamw;
+  Optimizer optimizer = {};
   Storage storage = Storage::f32;  // in which memory is counted
   std::size_t keep =
       10;  // as many ranked plans are exact, what is surely worse is left out; 0: all

@@ -33,7 +33,7 @@ DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory) {
   return fullest;
 }
 
-RangeBytes::RangeBytes(const ModelSpec& model, OptimizerKind optimizer, Storage storage)
+RangeBytes::RangeBytes(const ModelSpec& model, Optimizer optimizer, Storage storage)
     : RangeBytes([model, optimizer, storage](LayerRange range, std::int32_t microbatch_size,
                                              Recompute recompute) {
         return stage_bytes(model, range, microbatch_size, optimizer, recompute, storage);

@@ -47,7 +47,7 @@ class RangeBytes {
   using Source = std::function<StageBytes(LayerRange, std::int32_t microbatch_size, Recompute)>;
   explicit RangeBytes(Source source) : source_(std::move(source)) {}
   /// Those of the executors.
-  RangeBytes(const ModelSpec& model, OptimizerKind optimizer, Storage storage = Storage::f32);
+  RangeBytes(const ModelSpec& model, Optimizer optimizer, Storage storage = Storage::f32);
   const StageBytes& of(LayerRange range, std::int32_t microbatch_size, Recompute recompute);
 
  private:

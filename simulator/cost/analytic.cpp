@@ -202,7 +202,7 @@ void embedding(Kernels& kernels, const TransformerShare& shape) {
 }
 
 Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
-                      Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                      Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions, const Calibration& constants) {
   Kernels kernels(device, assumptions.format, constants);
   const TransformerShare shape =
@@ -293,7 +293,7 @@ Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpe
 }
 
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
-                           Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                           Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
                            const AnalyticAssumptions& assumptions, Duration tensor_sum) {
   check_tensor(model, assumptions);
   for (const NumberFormat format : {assumptions.format, storage_format(assumptions.format)}) {
@@ -317,7 +317,7 @@ double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
   double all = 0.0, of_short = 0.0;
   for (const LayerKind kind : {LayerKind::attention, LayerKind::mlp}) {
     const Kernels kernels = layer_kernels(model, kind, microbatch_size, Recompute::none,
-                                          OptimizerKind{}, device, assumptions, constants);
+                                          Optimizer{}, device, assumptions, constants);
     all += kernels.all_s;
     of_short += kernels.short_s;
   }

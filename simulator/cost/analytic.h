@@ -53,7 +53,7 @@ Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpe
 /// device has no peak for the format, the model is no transformer, its heads can't be shared
 /// evenly, or a layer would take more than a day.
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
-                           Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                           Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
                            const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
 
 /// Of a device's time for a block's forward and backward, the share in kernels that are shorter
@@ -69,7 +69,7 @@ double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
 /// a layer, or a slot, takes 2^42 bytes or more. Of the optimizer a device has one of `shards`
 /// parts.
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
-                                std::int32_t microbatch_size, OptimizerKind optimizer,
+                                std::int32_t microbatch_size, Optimizer optimizer,
                                 Recompute recompute, const AnalyticAssumptions& assumptions,
                                 std::int32_t shards = 1);
 

@@ -94,7 +94,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
 }
 
 LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
-                       OptimizerKind optimizer, Recompute recompute,
+                       Optimizer optimizer, Recompute recompute,
                        const AnalyticAssumptions& assumptions) {
   const Bytes element = bytes_of(assumptions.format);
   const double parameters = parameters_of_share(model, kind, assumptions.tensor);
@@ -124,7 +124,7 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
 }  // namespace
 
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
-                                std::int32_t microbatch_size, OptimizerKind optimizer,
+                                std::int32_t microbatch_size, Optimizer optimizer,
                                 Recompute recompute, const AnalyticAssumptions& assumptions,
                                 std::int32_t shards) {
   const std::vector<LayerKind> kinds = layers_of(model);

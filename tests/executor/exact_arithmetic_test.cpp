@@ -35,6 +35,7 @@ struct Rule {
   /// Backwards read w − delay·δ, δ ← kept·δ + (1 − kept)·(change of w); by layer. Empty: w.
   std::vector<Rational> delay = {}, kept = {};
   std::vector<Rational> rate_divisor = {};  // by layer; empty: 1
+  bool feeds_back = false;                  // a step counts twice, and the one before is given back
 };
 
 /// Every microbatch reads version max(⌊k/m⌋ − delay, 0).
@@ -76,9 +77,9 @@ Row row_times(const Row& x, const Matrix& w, bool transposed) {
   return y;
 }
 
-/// What there is of each version: the weights, what backwards read, and δ.
+/// What there is of each version: the weights, what backwards read, δ, and the step that made it.
 struct Version {
-  Weights weights, corrected, drift;
+  Weights weights, corrected, drift, step;
 };
 
 /// Adds what microbatch k leaves by the versions that the rule says.
@@ -101,13 +102,16 @@ void add_gradient(const Task& task, const Rule& rule, std::int64_t k,
 }
 
 Version next_version(const Task& task, const Rule& rule, const Version& now,
-                     const Weights& gradient) {
+                     const Weights& gradient, bool is_first) {
   Version next = now;
   for (std::size_t layer = 0; layer < gradient.size(); ++layer) {
     const Rational rate =
         rule.rate_divisor.empty() ? task.rate : task.rate / rule.rate_divisor[layer];
     for (std::size_t i = 0; i < gradient[layer].size(); ++i) {
-      const Rational change = -rate * gradient[layer][i];
+      const Rational step = -rate * gradient[layer][i];
+      const bool twice = rule.feeds_back && !is_first;
+      const Rational change = twice ? 2 * step - now.step[layer][i] : step;
+      next.step[layer][i] = step;
       next.weights[layer][i] += change;
       next.corrected[layer][i] = next.weights[layer][i];
       if (rule.delay.empty()) continue;
@@ -123,12 +127,12 @@ Version next_version(const Task& task, const Rule& rule, const Version& now,
 std::vector<Weights> by_rationals(const Task& task, const Rule& rule) {
   Weights zeros;
   for (const Matrix& matrix : task.initial) zeros.emplace_back(matrix.size());
-  std::vector<Version> versions{{task.initial, task.initial, zeros}};
+  std::vector<Version> versions{{task.initial, task.initial, zeros, zeros}};
   for (std::int64_t u = 0; u < task.updates; ++u) {
     Weights gradient = zeros;
     for (std::int64_t k = u * task.microbatches; k < (u + 1) * task.microbatches; ++k)
       add_gradient(task, rule, k, versions, gradient);
-    versions.push_back(next_version(task, rule, versions.back(), gradient));
+    versions.push_back(next_version(task, rule, versions.back(), gradient, u == 0));
   }
   std::vector<Weights> weights;
   for (Version& version : versions) weights.push_back(std::move(version.weights));
@@ -220,6 +224,18 @@ TEST(ExactArithmetic, TwoBufferedWeightsFollowTheirRule) {
 TEST(ExactArithmetic, FlushFollowsPlainGradientDescent) {
   expect_rule(linear_case("1f1b", 2), delayed(4, 0), true);
   expect_rule(linear_case("gpipe", 2), delayed(4, 0), true);
+}
+TEST(ExactArithmetic, ErrorFeedbackTakesAStepTwiceAndGivesBackTheOneBefore) {
+  TrainingCase test = linear_case("2bw", 4);
+  test.optimizer.correction = DelayCorrection::error_feedback;
+  const auto feeding_back = [](std::int64_t delay) {
+    Rule rule = delayed(4, delay);
+    rule.feeds_back = true;
+    return rule;
+  };
+  expect_rule(test, feeding_back(1), true);
+  expect_rule(test, delayed(4, 1), false);
+  expect_rule(test, feeding_back(0), false);
 }
 TEST(ExactArithmetic, TellsTheRulesApart) {
   expect_rule(linear_case("2bw", 4), delayed(4, 0), false);

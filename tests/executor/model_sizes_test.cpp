@@ -145,9 +145,16 @@ TEST(ModelSizes, NamesAreThoseOfTheFiles) {
   EXPECT_EQ(name(OptimizerKind::sgd), "sgd");
   EXPECT_EQ(name(OptimizerKind::momentum), "momentum");
   EXPECT_EQ(name(OptimizerKind::adamw), "adamw");
+  EXPECT_EQ(name(OptimizerKind::nadam), "nadam");
   EXPECT_EQ(optimizer_states(OptimizerKind::sgd), 0);
   EXPECT_EQ(optimizer_states(OptimizerKind::momentum), 1);
   EXPECT_EQ(optimizer_states(OptimizerKind::adamw), 2);
+  EXPECT_EQ(optimizer_states(OptimizerKind::nadam), 2);
+  EXPECT_EQ(optimizer_states({OptimizerKind::sgd, DelayCorrection::error_feedback}), 1);
+  EXPECT_EQ(optimizer_states({OptimizerKind::adamw, DelayCorrection::error_feedback}), 3);
+  EXPECT_EQ(describe(OptimizerKind::adamw), "adamw");
+  EXPECT_EQ(describe({OptimizerKind::sgd, DelayCorrection::error_feedback_with_decay}),
+            "sgd with delay correction error-feedback-with-decay");
 }
 
 }  // namespace

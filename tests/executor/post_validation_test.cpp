@@ -120,7 +120,7 @@ TEST(PostValidation, RollsBackOnlyTheBatchesThatAreClipped) {
 
 TEST(PostValidation, KeepsTheStateOfEveryOptimizerAndEveryRecomputation) {
   for (const OptimizerKind kind :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::stage}) {
       for (const double most_norm : {kNever, kSometimes}) {
         const bool folds = recompute == Recompute::stage;

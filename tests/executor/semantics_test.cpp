@@ -89,13 +89,36 @@ INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
 
 TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
   for (const OptimizerKind optimizer :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
     for (const bool tied : {true, false}) {
       for (const char* schedule : {"gpipe", "2bw"}) {
         TrainingCase test{.schedule = schedule, .devices = 3, .microbatches = 4};
         test.optimizer.kind = optimizer;
         test.model.tied = tied;
         expect_equal(by_executor<double>(test), by_reference<double>(test, test.semantics()));
+      }
+    }
+  }
+}
+
+// Whole states are compared: the step before is one of them.
+TEST(Semantics, HoldWhereDelayIsCorrected) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
+    for (const DelayCorrection correction :
+         {DelayCorrection::error_feedback, DelayCorrection::error_feedback_with_decay}) {
+      for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
+        TrainingCase test{.schedule = "2bw", .devices = 3, .width = width};
+        test.optimizer.kind = kind;
+        test.optimizer.correction = correction;
+        test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
+        SCOPED_TRACE(fmt::format("{} width {}", describe(test.optimizer.optimizer()), width));
+        const auto reference = by_reference<float>(test, test.semantics());
+        expect_equal(
+            by_executor<float>(test, testing::seeded_delays(6, std::chrono::microseconds(300))),
+            reference);
+        test.optimizer.correction = DelayCorrection::none;
+        EXPECT_NE(by_reference<float>(test, test.semantics()).weights, reference.weights);
       }
     }
   }

@@ -117,7 +117,7 @@ TEST(Analytic, UpdatesMoveTheOptimizersState) {
   EXPECT_EQ(by_bytes(kMlp).update, microseconds((16 + 16) * parameters));
   DeviceSpec half = device(kWhatever, 1e6);
   half.flops_per_s[static_cast<std::size_t>(NumberFormat::fp16)] = kWhatever;
-  const auto update = [&](OptimizerKind optimizer) {
+  const auto update = [&](Optimizer optimizer) {
     return analytic_layers(kModel, 1, Recompute::none, optimizer, half, exactly(NumberFormat::fp16))
         .of(kMlp)
         .update;
@@ -125,6 +125,21 @@ TEST(Analytic, UpdatesMoveTheOptimizersState) {
   // fp16: the master copy besides.
   EXPECT_EQ(update(OptimizerKind::adamw), microseconds((24 + 6) * parameters));
   EXPECT_EQ(update(OptimizerKind::sgd), microseconds((8 + 6) * parameters));
+  // The step before is read and written, too.
+  EXPECT_EQ(update({OptimizerKind::adamw, DelayCorrection::error_feedback}),
+            microseconds((32 + 6) * parameters));
+}
+
+TEST(Analytic, ACorrectionOfDelayKeepsTheStepBeforeOfEachParameter) {
+  const auto bytes = [](Optimizer optimizer) {
+    return analytic_stage_bytes(kModel, {1, 3}, 1, optimizer, Recompute::none,
+                                exactly(NumberFormat::fp16))
+        .optimizer;
+  };
+  const auto parameters =
+      parameters_of(kModel, LayerKind::attention) + parameters_of(kModel, LayerKind::mlp);
+  EXPECT_EQ(bytes(OptimizerKind::adamw), 12 * parameters);
+  EXPECT_EQ(bytes({OptimizerKind::adamw, DelayCorrection::error_feedback}), 16 * parameters);
 }
 
 AnalyticAssumptions with_overheads(const Calibration& overheads) {

@@ -94,8 +94,8 @@ Draw draw(std::uint64_t seed) {
     test.batches = static_cast<std::int64_t>(1 + random() % 6);
     test.recompute = pick(random, {Recompute::none, Recompute::selective, Recompute::stage});
     test.model.tied = random() % 2 == 0;
-    test.optimizer.kind =
-        pick(random, {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw});
+    test.optimizer.kind = pick(random, {OptimizerKind::sgd, OptimizerKind::momentum,
+                                        OptimizerKind::adamw, OptimizerKind::nadam});
     test.seed = random();
     result.fault = pick(
         random, {Fault::none, Fault::delays, Fault::delays, Fault::throws, Fault::interrupted});

@@ -493,8 +493,9 @@ class DeferredKernels {
   void step(OptimizerKind kind, const StepSpans<T>& s, const StepNumbers& numbers) const {
     launch("step",
            {read(s.weights), read(s.gradient), read(one(numbers.decision)),
-            state(s.first, s.keeps_state), state(s.second, s.keeps_state), write(s.weights_out),
-            write(s.drift), write(s.corrected)},
+            state(s.first, s.keeps_state), state(s.second, s.keeps_state),
+            state(s.last_step, s.keeps_state), write(s.weights_out), write(s.drift),
+            write(s.corrected)},
            [=, spans = s,
             decayed = std::vector(s.decayed.begin(), s.decayed.end())](const K& k) mutable {
              spans.decayed = decayed;

@@ -149,7 +149,7 @@ inline Table<DeviceId, MemoryByClass> planned_memory(const TrainingCase& test,
   const auto layers = even_stages(test.model, program.placement().stages());
   for (const StageId stage : program.placement().stage) {
     bytes.push_back(stage_bytes(test.model, layers[index(stage)], test.microbatch_size,
-                                test.optimizer.kind, test.recompute));
+                                test.optimizer.optimizer(), test.recompute));
   }
   return memory_by_class(program, slots, bytes);
 }

@@ -43,7 +43,8 @@ constexpr std::int64_t kLargestGlobalBatch = 1'000'000'000;
 
 /// What `plan` shares with scenarios.
 GivenOptions given_of(const Options& options) {
-  return given_options(options, {"clip", "memory", "optimizer", "reserve", "semantics", "storage"});
+  return given_options(options, {"clip", "delay-correction", "memory", "optimizer", "reserve",
+                                 "semantics", "storage"});
 }
 
 /// Reads and checks the user schedule, which says how many devices there are.
@@ -105,7 +106,8 @@ PlanRequest request_of(const Options& options) {
   request.profile = read_profile(options.text("profile"));
   request.model = options.has("model") ? read_model(options.text("model")) : request.profile.model;
   check_trainable(request.model);
-  request.optimizer = given.optimizer.value_or(request.profile.optimizer);
+  request.optimizer = {given.optimizer.value_or(request.profile.optimizer.kind),
+                       given.delay_correction.value_or(DelayCorrection::none)};
   request.storage = given.storage;
   if (own) check_user_schedule(request);
   return request;
@@ -116,7 +118,7 @@ std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& p
   const Profile& profile = request.profile;
   if (request.optimizer != profile.optimizer) {
     warnings.push_back(fmt::format("the profile measured the update of {}, not of {}",
-                                   name(profile.optimizer), name(request.optimizer)));
+                                   describe(profile.optimizer), describe(request.optimizer)));
   }
   const int devices = plan.request.devices * plan.request.width;
   if (devices != profile.busy_devices) {
@@ -303,7 +305,8 @@ Json config_of(const Options& options, const PlanRequest& request) {
               {"memory_bytes", nullptr},
               {"schedules", request.schedules},
               {"semantics", request.vanilla_only ? "vanilla" : "any"},
-              {"optimizer", name(request.optimizer)},
+              {"optimizer", name(request.optimizer.kind)},
+              {"delay_correction", name(request.optimizer.correction)},
               {"storage", name(request.storage)},
               {"output", nullptr}};
   if (request.memory) {
@@ -332,9 +335,11 @@ Options options_of_plan() {
       .input(
           "schedule-file", "FILE",
           "a schedule of your own, in tandem's notation or PyTorch's CSV; the model is cut for it")
-      .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
+      .value("optimizer", "KIND",
+             "adamw|nadam|momentum|sgd (default: the one that the profile measured)")
       .output("output", "FILE", "write the best plan");
-  for (const char* flag : {"semantics", "reserve", "storage", "clip"}) declare(options, flag);
+  for (const char* flag : {"delay-correction", "semantics", "reserve", "storage", "clip"})
+    declare(options, flag);
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
   return options;
 }

@@ -131,7 +131,9 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
   const std::int64_t usual =
       backend.on_host ? std::max(1u, std::thread::hardware_concurrency()) : 0;
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
-  if (options.has("optimizer")) request.optimizer = optimizer_kind(options["optimizer"]);
+  if (options.has("optimizer")) request.optimizer.kind = optimizer_kind(options["optimizer"]);
+  if (options.has("delay-correction"))
+    request.optimizer.correction = delay_correction(options["delay-correction"]);
   request.storage = storage_of(options);
   request.device_bytes = bytes_to_profile(request);
   request.on_notice = print_note;
@@ -149,8 +151,10 @@ Options options_of_profile() {
              "samples of a microbatch; several, separated by commas (default 1)")
       .value("devices", "N",
              "devices that compute at the same time (default: all cores, or all GPUs)")
-      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
-      .value("repetitions", "N", "timed passes over the model (default 30)");
+      .value("optimizer", "NAME",
+             "adamw|nadam|momentum|sgd: whose update is timed (default adamw)");
+  declare(options, "delay-correction");
+  options.value("repetitions", "N", "timed passes over the model (default 30)");
   add_backend_option(options);
   options.output("output", "FILE", "where to write the profile");
   declare(options, "storage");

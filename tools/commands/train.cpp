@@ -246,11 +246,14 @@ void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Op
 }
 
 Training prepare(const Options& options) {
-  const GivenOptions given = given_options(options, {"clip", "post-validation", "storage"});
+  const GivenOptions given =
+      given_options(options, {"clip", "delay-correction", "post-validation", "storage"});
   const GradientGuard guard = guard_of(options, given.clip);
   const std::string& path = options.words()[0];
+  Plan asked = read_plan(path);
+  asked.optimizer.correction = given.delay_correction.value_or(asked.optimizer.correction);
   PreparedPlan prepared = prepare_plan(
-      path, read_plan(path), guard.is_global() ? std::optional(true) : given.global_norm(),
+      path, std::move(asked), guard.is_global() ? std::optional(true) : given.global_norm(),
       given.post_validation(), given.storage);
   const Plan& plan = prepared.plan;
   const auto seed = static_cast<std::uint64_t>(
@@ -340,7 +343,7 @@ Options options_of_train() {
       .value("on-nan", "ACTION", "stop|skip an update whose gradient is not finite");
   options.group("Updates");
   add_optimizer_options(options);
-  declare(options, "clip");
+  for (const char* flag : {"delay-correction", "clip"}) declare(options, flag);
   add_post_validation_option(options);
   options.group("Devices");
   add_backend_options(options);

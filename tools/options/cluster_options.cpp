@@ -156,7 +156,8 @@ Plan plan_of(const GivenOptions& given, ModelSpec model, const ScheduleTraits& t
             .schedule = std::string(traits.name),
             .request = schedule_options_of(given, traits, others),
             .microbatch_size = static_cast<std::int32_t>(given.microbatch_size)};
-  plan.optimizer = given.optimizer.value_or(OptimizerKind::adamw);
+  plan.optimizer = {given.optimizer.value_or(OptimizerKind::adamw),
+                    given.delay_correction.value_or(DelayCorrection::none)};
   plan.stages = given.stages;
   return plan;
 }
@@ -226,10 +227,26 @@ std::string long_sequence_note(const ModelSpec& model, const std::string& file) 
                      file);
 }
 
+static ScenarioOption optimizer_row() {
+  return {"optimizer", "KIND", "on a cluster: adamw|nadam|momentum|sgd (default adamw)",
+          [](const OptionValue& value) {
+            return setting(&GivenOptions::optimizer, optimizer_kind(value));
+          }};
+}
+
+static ScenarioOption delay_correction_row() {
+  return {"delay-correction", "KIND",
+          "none|error-feedback|error-feedback-with-decay: makes up for gradients that are one "
+          "update late, as those of 2bw (default none, or as the plan says)",
+          [](const OptionValue& value) {
+            return setting(&GivenOptions::delay_correction, delay_correction(value));
+          }};
+}
+
 std::span<const ScenarioOption> cluster_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 16> kRows{
+  static const std::array<ScenarioOption, 17> kRows{
       {text_option("model", "NAME",
                    "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
                    "config.json of Hugging Face",
@@ -265,8 +282,8 @@ std::span<const ScenarioOption> cluster_rows() {
           return setting(&Given::attention,
                          one_of(value, {AttentionKernel::plain, AttentionKernel::flash}, "auto"));
         }},
-       {"optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)",
-        [](Value value) { return setting(&Given::optimizer, optimizer_kind(value)); }},
+       optimizer_row(),
+       delay_correction_row(),
        {"zero", "0|1", "on a cluster: 1: replicas shard the optimizer's state (ZeRO-1; default 0)",
         [](Value value) {
           return setting(&Given::sharded_optimizer, value.choice({"0", "1"}) == "1");

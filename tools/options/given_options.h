@@ -62,6 +62,7 @@ struct GivenOptions {
   std::optional<NumberFormat> format = {};        // empty: auto, too
   std::optional<AttentionKernel> attention = {};  // the same
   std::optional<OptimizerKind> optimizer = {};
+  std::optional<DelayCorrection> delay_correction = {};
   bool sequence_parallel = false, sharded_optimizer = false;
   FitsBy fits_by = FitsBy::framework;
   DeviceOrder device_order = DeviceOrder::replicas_first;

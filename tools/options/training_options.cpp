@@ -120,7 +120,13 @@ void choose_kernels(const Options& options, bool on_host) {
 }
 
 OptimizerKind optimizer_kind(const OptionValue& value) {
-  return *one_of(value, {OptimizerKind::adamw, OptimizerKind::momentum, OptimizerKind::sgd});
+  return *one_of(value, {OptimizerKind::adamw, OptimizerKind::nadam, OptimizerKind::momentum,
+                         OptimizerKind::sgd});
+}
+
+DelayCorrection delay_correction(const OptionValue& value) {
+  return *one_of(value, {DelayCorrection::none, DelayCorrection::error_feedback,
+                         DelayCorrection::error_feedback_with_decay});
 }
 
 void add_optimizer_options(Options& options) {
@@ -138,9 +144,10 @@ void add_optimizer_options(Options& options) {
              "the steps)");
 }
 
-OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps,
+OptimizerConfig optimizer_config(const Options& options, Optimizer optimizer, std::int64_t steps,
                                  bool corrects) {
-  OptimizerConfig config{.kind = kind,
+  OptimizerConfig config{.kind = optimizer.kind,
+                         .correction = optimizer.correction,
                          .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
                          .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
   LearningRateSchedule& schedule = config.schedule;

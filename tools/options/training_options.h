@@ -36,15 +36,18 @@ void add_kernel_options(Options& options);
 /// processor can.
 void choose_kernels(const Options& options, bool on_host);
 
-/// What --optimizer names: adamw, momentum or sgd.
+/// What --optimizer names: adamw, nadam, momentum or sgd.
 OptimizerKind optimizer_kind(const OptionValue& value);
+
+/// What --delay-correction names: none, error-feedback or error-feedback-with-decay.
+DelayCorrection delay_correction(const OptionValue& value);
 
 /// --learning-rate, --lr-schedule and what goes with it, --weight-decay, --rate-annealing.
 void add_optimizer_options(Options& options);
 
 /// For a run of `steps` updates of a schedule that corrects weights for their delays, or does not.
 /// Throws UsageError for an option that is not read.
-OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps,
+OptimizerConfig optimizer_config(const Options& options, Optimizer optimizer, std::int64_t steps,
                                  bool corrects);
 
 }  // namespace tandem::tools

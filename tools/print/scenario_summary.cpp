@@ -61,7 +61,8 @@ Json cluster_config(const ClusterSetup& setup) {
           {"microbatch_size", plan.microbatch_size},
           {"global_batch",
            std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size},
-          {"optimizer", name(plan.optimizer)},
+          {"optimizer", name(plan.optimizer.kind)},
+          {"delay_correction", name(plan.optimizer.correction)},
           {"stages", stages_json(plan)},
           {"shapes", array_of(setup.tried, shape_json)}};
 }

@@ -235,6 +235,7 @@ class KernelSet {
                  const ElementRange& part, const RangeTable& decayed) const {
     GridShape grid = grid_of_elements(divide_up(part.size(), kPackOf<float>));
     grid.shared_bytes = shared_bytes<DecidedStep>(1);
+    float* const last_step = spans.last_step.empty() ? nullptr : spans.last_step.data();
     context_->run(grid, StepElements<Rule, Stored>{
                             .begin = part.first,
                             .end = part.last,
@@ -242,15 +243,16 @@ class KernelSet {
                             .gradient = spans.gradient.data(),
                             .first = spans.first.data(),
                             .second = spans.second.data(),
+                            .last_step = last_step,
                             .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
                             .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
                             .drift = spans.drift.data(),
                             .corrected = spans.corrected.empty() ? nullptr : spans.corrected.data(),
                             .keeps_state = spans.keeps_state,
-                            .whole = packs_are_whole(spans.weights.data(), spans.gradient.data(),
-                                                     spans.first.data(), spans.second.data(),
-                                                     spans.weights_out.data(), spans.rounded.data(),
-                                                     spans.drift.data(), spans.corrected.data()),
+                            .whole = packs_are_whole(
+                                spans.weights.data(), spans.gradient.data(), spans.first.data(),
+                                spans.second.data(), last_step, spans.weights_out.data(),
+                                spans.rounded.data(), spans.drift.data(), spans.corrected.data()),
                             .numbers = numbers,
                             .decayed = decayed});
   }

@@ -49,10 +49,11 @@ struct StepElements {
 
   std::int64_t begin, end;  // of the elements that the ranges tell of
   const float *weights, *gradient;
-  float *first, *second, *out;  // out null: the state alone is stepped
-  A* rounded;                   // null: not wanted
-  float* drift;                 // of a correction, and …
-  A* corrected;                 // … the weights made, corrected; null: not wanted
+  float *first, *second;
+  float *last_step, *out;  // null: delay is not corrected; the state alone is stepped
+  A* rounded;              // null: not wanted
+  float* drift;            // of a correction, and …
+  A* corrected;            // … the weights made, corrected; null: not wanted
   bool keeps_state, whole;
   StepNumbers numbers;
   RangeTable decayed;
@@ -93,10 +94,11 @@ struct StepElements {
 
   TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors,
                                  const PackPlace<kPack>& place) const {
-    Pack<kPack> mean{}, square{}, made = place.load(weights);
+    Pack<kPack> mean{}, square{}, before{}, made = place.load(weights);
     const Pack<kPack> slope = place.load(gradient);
     if constexpr (Rule::kStates > 0) mean = place.load(first);
     if constexpr (Rule::kStates > 1) square = place.load(second);
+    if (last_step != nullptr) before = place.load(last_step);
     // Few packs have a range's end among them.
     const std::int64_t last = place.first + kPack - 1;
     const bool decays = decayed.contains(place.first);
@@ -106,11 +108,13 @@ struct StepElements {
       const float change = Rule::change(factors, factors.scale * slope[i], mean[i], square[i]);
       const bool own = alike ? decays : decayed.contains(place.first + i);
       const float decay = own ? factors.decay : 0.0F;
-      made[i] = std::fma(-factors.rate, std::fma(decay, made[i], change), made[i]);
+      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], change)
+                                     : stepped_late(factors, decay, made[i], change, before[i]);
     }
     if (!keeps_state) {
       if constexpr (Rule::kStates > 0) place.store(first, mean);
       if constexpr (Rule::kStates > 1) place.store(second, square);
+      if (last_step != nullptr) place.store(last_step, before);
     }
     return made;
   }

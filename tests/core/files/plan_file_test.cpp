@@ -78,6 +78,27 @@ TEST(PlanFile, ReadsBackWhatItWrites) {
   EXPECT_EQ(again.predicted.samples_per_s, plan.predicted.samples_per_s);
 }
 
+TEST(PlanFile, SaysHowDelayIsCorrected) {
+  EXPECT_EQ(parse_plan("plan.json", kPlan).optimizer.correction, DelayCorrection::none);
+  const std::string corrected =
+      plan_with(R"("optimizer": "momentum")",
+                R"("optimizer": "momentum", "delay_correction": "error-feedback")");
+  const Plan plan = parse_plan("plan.json", corrected);
+  EXPECT_EQ(plan.optimizer, Optimizer(OptimizerKind::momentum, DelayCorrection::error_feedback));
+  EXPECT_EQ(parse_plan("again.json", plan_text(plan)).optimizer, plan.optimizer);
+  EXPECT_EQ(plan_error_with(R"("optimizer": "momentum")",
+                            R"("optimizer": "momentum", "delay_correction": "twice")"),
+            "plan.json:11:48: error: /delay_correction: expected \"none\", \"error-feedback\" or "
+            "\"error-feedback-with-decay\", found \"twice\"");
+  EXPECT_NO_THROW(make_schedule(plan));
+  Plan in_time = plan;
+  in_time.schedule = "1f1b";
+  in_time.request.extra_in_flight = 0;
+  EXPECT_THROW(make_schedule(in_time), InputError);
+  in_time.optimizer.correction = DelayCorrection::none;
+  EXPECT_NO_THROW(make_schedule(in_time));
+}
+
 TEST(PlanFile, WritesForPeople) {
   EXPECT_EQ(plan_text(parse_plan("plan.json", kPlan)),
             "{\n"
@@ -257,7 +278,8 @@ TEST(PlanFile, ReportsEveryMistake) {
       "found \"half\"\n"
       "  \"recompute\": \"half\",\n"
       "               ^~~~~~\n"
-      "plan.json:11:16: error: /optimizer: expected \"sgd\", \"momentum\" or \"adamw\", found "
+      "plan.json:11:16: error: /optimizer: expected \"sgd\", \"momentum\", \"adamw\" or \"nadam\", "
+      "found "
       "\"adam\"; did you mean \"adamw\"?\n"
       "  \"optimizer\": \"adam\",\n"
       "               ^~~~~~\n"

@@ -46,7 +46,7 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
     if (fault_ == Fault::leaves_out_rounding) spans.rounded = {};
     const auto copy = [](auto span) { return std::vector<float>(span.begin(), span.end()); };
     const auto weights = copy(spans.weights), gradient = copy(spans.gradient);
-    auto first = copy(spans.first), second = copy(spans.second);
+    auto first = copy(spans.first), second = copy(spans.second), last = copy(spans.last_step);
     std::vector<float> made(weights.size());
     KernelSet::step(kind, spans, numbers);
     KernelSet<CpuContext>(*context_).step(kind,
@@ -55,15 +55,16 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
                                            .first = first,
                                            .second = second,
                                            .weights_out = made,
-                                           .decayed = spans.decayed},
+                                           .decayed = spans.decayed,
+                                           .last_step = last},
                                           numbers);
     if (fault_ == Fault::rounds_what_is_trained) {
       for (float& weight : spans.weights_out) weight = to_float(narrow<Bf16>(weight));
     }
-    const bool right = std::ranges::equal(spans.weights_out, made) &&
-                       std::ranges::equal(spans.first, first) &&
-                       std::ranges::equal(spans.second, second) &&
-                       std::ranges::equal(spans.rounded, as_bf16(made));
+    const bool right =
+        std::ranges::equal(spans.weights_out, made) && std::ranges::equal(spans.first, first) &&
+        std::ranges::equal(spans.second, second) && std::ranges::equal(spans.last_step, last) &&
+        std::ranges::equal(spans.rounded, as_bf16(made));
     ++steps_->count;
     if (!right) ++steps_->wrong;
   }
@@ -154,7 +155,7 @@ void expect_as_planned(const TrainingCase& test, const TrainingReport<float>& re
   Table<ReplicaId, StageBytes> bytes;
   for (const StageId stage : program.placement().stage) {
     bytes.push_back(stage_bytes(test.model, layers[index(stage)], test.microbatch_size,
-                                test.optimizer.kind, test.recompute, Storage::bf16));
+                                test.optimizer.optimizer(), test.recompute, Storage::bf16));
   }
   const auto planned = memory_by_class(program, count_slots(program), bytes);
   for (const DeviceId device : ids(report.high_water)) {
@@ -174,6 +175,8 @@ std::vector<TrainingCase> cases() {
   add("1f1b", Recompute::none);
   add("2bw", Recompute::stage, 2);
   add("2bw", Recompute::selective);
+  add("2bw", Recompute::none);
+  tests.back().optimizer.correction = DelayCorrection::error_feedback;
   add("zb-h1", Recompute::selective);
   add("pipedream", Recompute::none);
   // Parts of odd sizes among numbers that are not rounded; a norm that all stages decide by.

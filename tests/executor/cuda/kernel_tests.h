@@ -527,13 +527,25 @@ TYPED_TEST_P(CudaKernels, ProductsWithMoreMadeAlongTheWay) {
 }
 
 struct StepCase {
-  OptimizerKind kind;
+  Optimizer optimizer;
   bool keeps_state, makes_weights;
+  double steps = 2.0;
 };
 inline const std::vector<StepCase> kStepCases{
-    {OptimizerKind::sgd, false, true},     {OptimizerKind::momentum, false, true},
-    {OptimizerKind::momentum, true, true}, {OptimizerKind::adamw, false, true},
-    {OptimizerKind::adamw, true, true},    {OptimizerKind::adamw, false, false}};
+    {OptimizerKind::sgd, false, true},
+    {OptimizerKind::momentum, false, true},
+    {OptimizerKind::momentum, true, true},
+    {OptimizerKind::adamw, false, true},
+    {OptimizerKind::adamw, true, true},
+    {OptimizerKind::adamw, false, false},
+    {OptimizerKind::nadam, false, true},
+    {OptimizerKind::nadam, true, true},
+    {{OptimizerKind::sgd, DelayCorrection::error_feedback}, false, true},
+    {{OptimizerKind::adamw, DelayCorrection::error_feedback}, false, true},
+    {{OptimizerKind::adamw, DelayCorrection::error_feedback}, false, true, 1.0},
+    {{OptimizerKind::adamw, DelayCorrection::error_feedback}, true, true},
+    {{OptimizerKind::adamw, DelayCorrection::error_feedback}, false, false},
+    {{OptimizerKind::momentum, DelayCorrection::error_feedback_with_decay}, false, true}};
 
 inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
                                       .gradient_scale = 0.5,
@@ -542,17 +554,25 @@ inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
                                       .beta2 = 0.95,
                                       .epsilon = 1e-8,
                                       .correction1 = 0.271,
-                                      .correction2 = 0.142};
+                                      .correction2 = 0.142,
+                                      .slope_weight = 0.3};
 
 TYPED_TEST_P(CudaKernels, OptimizerSteps) {
-  for (const auto& [kind, keeps_state, makes_weights] : kStepCases) {
+  for (const auto& [optimizer, keeps_state, makes_weights, steps] : kStepCases) {
+    const OptimizerKind kind = optimizer.kind;
     const std::size_t size = 777, states = static_cast<std::size_t>(optimizer_states(kind));
+    const std::size_t corrected = optimizer_states(optimizer) > optimizer_states(kind) ? size : 0;
+    StepNumbers numbers = kStepNumbers;
+    numbers.steps = steps;
+    numbers.corrects_decay = optimizer.correction == DelayCorrection::error_feedback_with_decay;
     const auto count = static_cast<std::int64_t>(size);
     const auto weights0 = random_numbers<float>(count, 1),
                gradient0 = random_numbers<float>(count, 2);
     auto first0 = random_numbers<float>(count, 3), second0 = random_numbers<float>(count, 4);
     for (float& value : second0) value *= value;
+    const auto last0 = random_numbers<float>(count, 5);
     std::vector<double> made0(size), first_after = widen(first0), second_after = widen(second0);
+    std::vector<double> last_after = widen(last0);
     // More than a kernel is handed at a time.
     std::vector<ElementRange> decayed;
     for (std::int64_t i = 0; i < 250; ++i) decayed.push_back({3 * i, 3 * i + 1 + i % 2});
@@ -563,11 +583,12 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
                        .second = std::span(second_after).first(states > 1 ? size : 0),
                        .weights_out = std::span(made0).first(makes_weights ? size : 0),
                        .keeps_state = keeps_state,
-                       .decayed = decayed},
-                      kStepNumbers);
+                       .decayed = decayed,
+                       .last_step = std::span(last_after).first(corrected)},
+                      numbers);
     this->run([&](auto& machine, Outputs& outputs) {
       auto weights = machine.put(weights0), gradient = machine.put(gradient0);
-      auto first = machine.put(first0), second = machine.put(second0);
+      auto first = machine.put(first0), second = machine.put(second0), last = machine.put(last0);
       auto made = machine.template poisoned<float>(count);
       auto rounded_made = machine.template poisoned<Bf16>(count);
       kernels_of<Bf16>(machine).step(kind,
@@ -578,14 +599,16 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
                                       .weights_out = made.out().first(makes_weights ? size : 0),
                                       .keeps_state = keeps_state,
                                       .rounded = rounded_made.out().first(makes_weights ? size : 0),
-                                      .decayed = decayed},
-                                     kStepNumbers);
+                                      .decayed = decayed,
+                                      .last_step = last.out().first(corrected)},
+                                     numbers);
       if (makes_weights) {
         this->expect_near(machine.get(made), made0);
         EXPECT_EQ(machine.get(rounded_made), rounded<Bf16>(machine.get(made)));
       }
       this->expect_near(machine.get(first), first_after);
       this->expect_near(machine.get(second), second_after);
+      this->expect_near(machine.get(last), last_after);
       outputs.keep(machine.get(made));
       outputs.keep(machine.get(first));
     });

@@ -33,13 +33,31 @@ struct Memory {
 class EveryOptimizer : public ::testing::TestWithParam<OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer,
                          ::testing::Values(OptimizerKind::sgd, OptimizerKind::momentum,
-                                           OptimizerKind::adamw),
+                                           OptimizerKind::adamw, OptimizerKind::nadam),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 
 /// The published formulas for one number.
 struct Formula {
   OptimizerConfig config;
   double first = 0.0, second = 0.0;
+  long double product = 1.0L;
+
+  /// As torch.optim.NAdam writes it.
+  double nadam_step(double shrunk, double gradient, int number) {
+    const auto momentum = [this](int step) {
+      const long double decayed = std::pow(0.96L, step * 1.0L * config.momentum_decay);
+      return config.nadam_beta1 * (1.0L - 0.5L * decayed);
+    };
+    product *= momentum(number);
+    first = config.nadam_beta1 * first + (1.0 - config.nadam_beta1) * gradient;
+    second = config.nadam_beta2 * second + (1.0 - config.nadam_beta2) * gradient * gradient;
+    const long double correction = 1.0L - std::pow(1.0L * config.nadam_beta2, number);
+    const long double root = std::sqrt(second / correction) + config.epsilon;
+    const long double next = momentum(number + 1);
+    const long double now = (1.0L - momentum(number)) / (1.0L - product) * gradient / root;
+    const long double ahead = next / (1.0L - product * next) * first / root;
+    return static_cast<double>(shrunk - config.learning_rate * (now + ahead));
+  }
 
   double step(double weight, double gradient, double decay, int number) {
     const double shrunk = weight - config.learning_rate * decay * weight;
@@ -49,6 +67,8 @@ struct Formula {
       case OptimizerKind::momentum:
         first = config.momentum * first + (1.0 - config.momentum) * gradient;
         return shrunk - config.learning_rate * first;
+      case OptimizerKind::nadam:
+        return nadam_step(shrunk, gradient, number);
       case OptimizerKind::adamw:
         break;
     }
@@ -67,7 +87,8 @@ TEST_P(EveryOptimizer, FollowsItsFormula) {
   std::vector<Formula> formulas(17, Formula{.config = config});
   std::vector<double> expected = memory.weights;
   cpu::Kernels<double> kernels;
-  for (int number = 1; number <= 5; ++number) {
+  // Past the steps that NAdam's product of momenta is made of.
+  for (int number = 1; number <= 100; ++number) {
     memory.gradients = random_numbers<double>(17, static_cast<std::uint64_t>(number));
     update(kernels, config, {.number = number}, tensors,
            {.weights = memory.weights,
@@ -190,6 +211,16 @@ TEST(Optimizer, SgdIsExactOnDyadicNumbers) {
   update(kernels, config, {.number = 1}, tensors,
          {.weights = weights, .gradients = gradients, .weights_out = next});
   EXPECT_EQ(next, (std::vector<float>{1.375F, -2.75F}));
+}
+
+// 1 − μ(t), once the first steps' momenta have multiplied to nothing; arXiv 2505.01099's settings.
+TEST(Optimizer, NadamsGradientCountsLessAndLess) {
+  const DecideNumbers numbers = moment_numbers({.kind = OptimizerKind::nadam});
+  const auto weight = [&](double steps) { return moment_corrections(numbers, steps).slope_weight; };
+  EXPECT_NEAR(weight(1), 1.0, 1e-12);
+  EXPECT_NEAR(weight(4245), 0.2575, 1e-3);
+  EXPECT_NEAR(weight(1e6), 0.01, 1e-12);
+  EXPECT_EQ(moment_corrections(moment_numbers({}), 4245).slope_weight, 0.0);
 }
 
 TEST(OptimizerDeathTest, AbortsOnStateOfTheWrongSize) {

@@ -50,6 +50,32 @@ TEST(Search, VanillaOnlyLeavesOutDelayedWeights) {
   }
 }
 
+TEST(Search, CorrectedDelayLeavesOutWhatIsNotLate) {
+  PlanRequest request = small_request(3, 12);
+  request.schedules = {"1f1b", "2bw"};
+  const PlanResult plain = find_plans(request);
+  request.optimizer.correction = DelayCorrection::error_feedback;
+  const PlanResult result = find_plans(request);
+  ASSERT_FALSE(result.ranked.empty());
+  for (const Candidate& candidate : result.ranked) {
+    EXPECT_EQ(candidate.plan.schedule, "2bw");
+    EXPECT_EQ(candidate.plan.optimizer, request.optimizer);
+    Bytes parameters = 0;
+    for (const MemoryByClass& memory : candidate.memory) parameters += memory.weights / 4;
+    Bytes states = 0;
+    for (const MemoryByClass& memory : candidate.memory) states += memory.optimizer / 4;
+    EXPECT_EQ(states, optimizer_states(request.optimizer) * parameters);
+  }
+  const auto refused = [](const PlanResult& of) {
+    return std::ranges::any_of(of.rejected, [](const Rejected& one) {
+      return one.what == "1f1b" && one.cause == RejectCause::schedule &&
+             one.reason.find("one update late") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(refused(result));
+  EXPECT_FALSE(refused(plain));
+}
+
 TEST(Search, ThePlanIsComplete) {
   PlanRequest request = small_request(2, 8);
   request.optimizer = OptimizerKind::momentum;
