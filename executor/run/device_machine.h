@@ -163,8 +163,8 @@ class DeviceMachine {
     StageState<B>& s = stages_.state_of(op.replica);
     StageState<B>& target = target_of(s, op.kind, instance.microbatch);
     const bool activation = op.kind == OpKind::send_activation;
-    const auto from = run_.sent_from(s, op.kind, instance.microbatch);
-    const auto into = run_.sent_to(target, op.kind, instance.microbatch);
+    const auto from = stages_.boundaries().sent_from(s, op.kind, instance.microbatch);
+    const auto into = stages_.boundaries().sent_to(target, op.kind, instance.microbatch);
     const bool again =
         activation && s.rollback.redone.load(std::memory_order_relaxed) >= instance.microbatch;
     if (again) backend_.follow(stream, s.rollback.output);
@@ -172,7 +172,7 @@ class DeviceMachine {
     auto kernels = backend_.kernels(stream);
     const std::span<const T> sent = from.held();
     const auto bytes = static_cast<Bytes>(sent.size_bytes());
-    kernels.copy(sent, activation ? into.acquire() : into.held());
+    kernels.copy(sent, Boundaries<B>::make_room(into, op.kind));
     if (!activation) from.release();
     deliver(instance.id, {into.ring, into.use, target.place.device}, start, bytes, stream);
   }
@@ -230,7 +230,7 @@ class DeviceMachine {
   void queue_receive(Stream& stream, LaneId lane, Instance instance) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = target_of(stages_.state_of(op.replica), op.kind, instance.microbatch);
-    const auto into = run_.sent_to(s, op.kind, instance.microbatch);
+    const auto into = stages_.boundaries().sent_to(s, op.kind, instance.microbatch);
     backend_.enqueue_when(
         stream, [into] { return into.ring.has_landed(into.use); },
         [this, into, lane, instance, &stream] {

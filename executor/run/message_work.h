@@ -8,6 +8,7 @@
 
 #include "core/program/program.h"
 #include "core/program/run.h"
+#include "executor/run/boundaries.h"
 #include "executor/run/run_state.h"
 #include "executor/run/stage_work.h"
 #include "executor/run/work_log.h"
@@ -65,19 +66,17 @@ class MessageWork {
     return run_.transport->plans().of(pipeline_, instance.id).value();
   }
 
-  typename RunState<B>::SlotUse target_of(const Instance& instance) {
+  typename Boundaries<B>::SlotUse target_of(const Instance& instance) {
     const Op& op = program_[instance.id].op;
     const StageState<B>& sender = stages_.state_of(op.replica);
     StageState<B>& s = carries_output(op.kind) ? *sender.below(instance.microbatch)
                                                : *sender.above(instance.microbatch);
-    return run_.sent_to(s, op.kind, instance.microbatch);
+    return stages_.boundaries().sent_to(s, op.kind, instance.microbatch);
   }
   /// The last use of the slot has been given to its stream, though it need not have ended; a
   /// gradient comes to the slot of its output.
   bool has_room(const Instance& instance) {
-    const auto into = target_of(instance);
-    const bool takes_slot = carries_output(program_[instance.id].op.kind);
-    return takes_slot ? into.ring.is_free(into.use) : into.ring.holds(into.use);
+    return Boundaries<B>::has_room(target_of(instance), program_[instance.id].op.kind);
   }
 
   /// The transfer is the sender's: it lasts until the receiver has it.
@@ -85,7 +84,7 @@ class MessageWork {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const Op& op = program_[instance.id].op;
     StageState<B>& s = stages_.state_of(op.replica);
-    const auto from = run_.sent_from(s, op.kind, instance.microbatch);
+    const auto from = stages_.boundaries().sent_from(s, op.kind, instance.microbatch);
     const Mark start = backend_.mark(stream);
     run_.transport->send(communicator(instance), from.held(), stream);
     if (!carries_output(op.kind)) from.release();
@@ -97,10 +96,9 @@ class MessageWork {
   void receive(Instance instance, LaneId lane, Stream& stream) {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const auto into = target_of(instance);
-    const bool takes_slot = carries_output(program_[instance.id].op.kind);
+    const auto room = Boundaries<B>::make_room(into, program_[instance.id].op.kind);
     const Mark start = backend_.mark(stream);
-    run_.transport->receive(communicator(instance), takes_slot ? into.acquire() : into.held(),
-                            stream);
+    run_.transport->receive(communicator(instance), room, stream);
     into.ring.land(into.use, start, backend_.mark(stream));
   }
 

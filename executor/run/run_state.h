@@ -65,23 +65,6 @@ struct RunState {
     return std::find(tied.begin(), tied.end(), replica) != tied.end();
   }
 
-  using SlotUse = typename StageState<B>::Ring::Use;
-  /// Where a stage makes the gradient of a microbatch's input.
-  SlotUse input_gradient_of(StageState<B>& s, std::int64_t microbatch) const {
-    const bool over_output = sequence.makes_gradient_in_output(s.id, microbatch);
-    return {over_output ? s.output : s.input_gradient, sequence(s.id, microbatch)};
-  }
-  /// What a transfer takes from its sender.
-  SlotUse sent_from(StageState<B>& s, OpKind kind, std::int64_t microbatch) const {
-    if (!carries_output(kind)) return input_gradient_of(s, microbatch);
-    return {s.output, sequence(s.id, microbatch)};
-  }
-  /// Where that lands at its receiver: an activation takes a slot, a gradient comes to that of its
-  /// output.
-  SlotUse sent_to(StageState<B>& s, OpKind kind, std::int64_t microbatch) const {
-    return {carries_output(kind) ? s.input : s.output, sequence(s.id, microbatch)};
-  }
-
   NormCollective<B>& norm_collective(std::uint16_t pipeline, InstructionId id) const {
     return *norm_collectives.at({pipeline, id});
   }

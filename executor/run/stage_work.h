@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "executor/run/boundaries.h"
 #include "executor/run/run_state.h"
 #include "executor/run/stash_use.h"
 #include "executor/stage/optimizer.h"
@@ -33,6 +34,7 @@ class StageWork {
       : run_(run_state), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
 
   State& state_of(ReplicaId replica) const { return *run_.replicas[pipeline_][replica]; }
+  const Boundaries<B>& boundaries() const { return boundaries_; }
 
   StashUse<B> stash_of(State& s, std::int64_t microbatch) const {
     return {s, microbatch, run_.sequence.evicts(s.id, microbatch)};
@@ -69,7 +71,7 @@ class StageWork {
     const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     auto kernels = backend_.kernels(stream);
     ForwardSpans<T, W> spans{.weights = s.weights.held(version),
-                             .input = input_of(s, k),
+                             .input = boundaries_.input_of(s, k),
                              .sample = sample_of(s, k, stream),
                              .scratch = scratch_for(s)};
     stash_of(s, k).acquire(spans);
@@ -256,35 +258,10 @@ class StageWork {
   }
   std::span<T> scratch_for(const State& s) { return part_of_scratch(s.stage.sizes().scratch); }
 
-  std::span<const T> input_of(State& s, std::int64_t microbatch) {
-    State* const above = s.above(microbatch);
-    if (above == nullptr) return {};
-    if (above->shares_device_with(s))
-      return above->output.held(run_.sequence(above->id, microbatch));
-    return arrived(s, s.input, microbatch, "input");
-  }
-  std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) {
-    State* const below = s.below(microbatch);
-    if (below == nullptr) return {};
-    if (below->shares_device_with(s)) return run_.input_gradient_of(*below, microbatch).held();
-    return arrived(s, s.output, microbatch, "gradient");
-  }
-
-  /// What a neighbour sent to a ring of this stage.
-  std::span<const T> arrived(State& s, typename State::Ring& sent, std::int64_t microbatch,
-                             std::string_view what) {
-    const std::int64_t q = run_.sequence(s.id, microbatch);
-    if (!sent.has_landed(q)) {
-      throw DeviceError(fmt::format("stage {}: the {} of microbatch {} has not arrived",
-                                    index(s.id), what, microbatch));
-    }
-    return sent.held(q);
-  }
-
   /// What both halves of a backward read.
   BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
-    BackwardSpans<T, W> spans{.input = input_of(s, microbatch),
-                              .output_gradient = output_gradient_of(s, microbatch)};
+    BackwardSpans<T, W> spans{.input = boundaries_.input_of(s, microbatch),
+                              .output_gradient = boundaries_.output_gradient_of(s, microbatch)};
     stash_of(s, microbatch).read(spans);
     return spans;
   }
@@ -294,11 +271,7 @@ class StageWork {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
     spans.weights = s.read_backward(*run_.versions(instance));
-    if (s.above(k) != nullptr) {
-      const auto made = run_.input_gradient_of(s, k);
-      spans.input_gradient =
-          run_.sequence.makes_gradient_in_output(s.id, k) ? made.held() : made.acquire();
-    }
+    if (s.above(k) != nullptr) spans.input_gradient = boundaries_.take_input_gradient(s, k);
     return spans;
   }
 
@@ -319,21 +292,8 @@ class StageWork {
   }
 
   void release_after_backward(State& s, std::int64_t microbatch) {
-    const std::int64_t q = run_.sequence(s.id, microbatch);
     stash_of(s, microbatch).release();
-    State* above = s.above(microbatch);
-    if (above && above->shares_device_with(s))
-      above->output.release(run_.sequence(above->id, microbatch), 2);
-    else if (above)
-      s.input.release(q);
-    State* below = s.below(microbatch);
-    if (below == nullptr) return;
-    // Its transfer has ended, for the gradient came back; a stage of this device may still read it.
-    const bool local = below->shares_device_with(s);
-    if (local) run_.input_gradient_of(*below, microbatch).release();
-    // Else who takes the gradient that was made in its slot frees it.
-    if (above == nullptr || !run_.sequence.makes_gradient_in_output(s.id, microbatch))
-      s.output.release(q, local ? 2 : 1);
+    boundaries_.release_after_backward(s, microbatch);
   }
 
   SampleSpans<W> sample_of(State& s, std::int64_t microbatch, Stream& stream) {
@@ -345,7 +305,7 @@ class StageWork {
     const std::int64_t k = instance.microbatch;
     return {
         .weights = s.weights.held(*run_.versions(instance)),
-        .input = input_of(s, k),
+        .input = boundaries_.input_of(s, k),
         .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
         .scratch = scratch_for(s)};
@@ -429,6 +389,7 @@ class StageWork {
   }
 
   RunState<B>& run_;
+  const Boundaries<B> boundaries_{run_.sequence};
   const std::uint16_t pipeline_;
   B& backend_;
   typename B::template Buffer<T> scratch_;

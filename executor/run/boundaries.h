@@ -1,0 +1,103 @@
+#pragma once
+// Boundaries: where that lies which crosses from stage to stage, and who frees it (SlotKind).
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/memory/memory.h"
+#include "core/schedule/op_kind.h"
+#include "executor/stage/stage_state.h"
+
+namespace tandem {
+
+/// Holds nothing of its own: each device's thread may have one.
+template <class B>
+class Boundaries {
+ public:
+  using T = typename B::Scalar;
+  using State = StageState<B>;
+  using SlotUse = typename State::Ring::Use;
+
+  /// `sequence` must outlive this.
+  explicit Boundaries(const MicrobatchSequence& sequence) : sequence_(sequence) {}
+
+  /// What a transfer takes from its sender.
+  SlotUse sent_from(State& s, OpKind kind, std::int64_t microbatch) const {
+    return carries_output(kind) ? use(s, s.output, microbatch) : input_gradient_of(s, microbatch);
+  }
+  /// Where that goes at its receiver.
+  SlotUse sent_to(State& s, OpKind kind, std::int64_t microbatch) const {
+    return use(s, carries_output(kind) ? s.input : s.output, microbatch);
+  }
+  /// An activation takes a slot; a gradient comes to that of its output.
+  static bool has_room(const SlotUse& to, OpKind kind) {
+    return carries_output(kind) ? to.ring.is_free(to.use) : to.ring.holds(to.use);
+  }
+  /// Throws DeviceError where there is none.
+  static std::span<T> make_room(const SlotUse& to, OpKind kind) {
+    return carries_output(kind) ? to.acquire() : to.held();
+  }
+
+  /// What ops of a stage read of its neighbours; empty: it has none. Throws DeviceError where that
+  /// has not arrived.
+  std::span<const T> input_of(State& s, std::int64_t microbatch) const {
+    State* const above = s.above(microbatch);
+    if (above == nullptr) return {};
+    if (above->shares_device_with(s)) return use(*above, above->output, microbatch).held();
+    return arrived(s, s.input, microbatch, "input");
+  }
+  std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) const {
+    State* const below = s.below(microbatch);
+    if (below == nullptr) return {};
+    if (below->shares_device_with(s)) return input_gradient_of(*below, microbatch).held();
+    return arrived(s, s.output, microbatch, "gradient");
+  }
+  /// Where a stage that has one above is to write the gradient of its input: maybe over that of its
+  /// output.
+  std::span<T> take_input_gradient(State& s, std::int64_t microbatch) const {
+    const SlotUse made = input_gradient_of(s, microbatch);
+    return sequence_.makes_gradient_in_output(s.id, microbatch) ? made.held() : made.acquire();
+  }
+
+  /// What a stage read, when it has made the last gradient of a microbatch.
+  void release_after_backward(State& s, std::int64_t microbatch) const {
+    State *const above = s.above(microbatch), *const below = s.below(microbatch);
+    if (above && above->shares_device_with(s))
+      above->output.release(sequence_(above->id, microbatch), 2);
+    else if (above)
+      use(s, s.input, microbatch).release();
+    if (below == nullptr) return;
+    // Its transfer has ended, for the gradient came back; a stage of this device may still read it.
+    const bool local = below->shares_device_with(s);
+    if (local) input_gradient_of(*below, microbatch).release();
+    // Who takes the gradient that was made in the output's slot frees that.
+    if (above == nullptr || !sequence_.makes_gradient_in_output(s.id, microbatch))
+      s.output.release(sequence_(s.id, microbatch), local ? 2 : 1);
+  }
+
+ private:
+  SlotUse use(State& s, typename State::Ring& ring, std::int64_t microbatch) const {
+    return {ring, sequence_(s.id, microbatch)};
+  }
+  SlotUse input_gradient_of(State& s, std::int64_t microbatch) const {
+    const bool over_output = sequence_.makes_gradient_in_output(s.id, microbatch);
+    return use(s, over_output ? s.output : s.input_gradient, microbatch);
+  }
+  std::span<const T> arrived(State& s, typename State::Ring& sent, std::int64_t microbatch,
+                             std::string_view what) const {
+    const SlotUse there = use(s, sent, microbatch);
+    if (!sent.has_landed(there.use)) {
+      throw DeviceError(fmt::format("stage {}: the {} of microbatch {} has not arrived",
+                                    index(s.id), what, microbatch));
+    }
+    return there.held();
+  }
+
+  const MicrobatchSequence& sequence_;
+};
+
+}  // namespace tandem
