@@ -1,5 +1,7 @@
 #include "core/schedule/schedule.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include <fmt/format.h>
