@@ -95,7 +95,10 @@ void check_step(const StepSpans<T, W>& spans, std::size_t states) {
 template <class T>
 struct StepFactors {
   T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2, slope;
-  bool is_first, corrects_decay;
+  // Of a step whose gradient is late: times that it and the step before count, and the parts of the
+  // decay within it and apart. Numbers, for choices would keep a loop from being vectorised.
+  T late_step, last_step, decay_within, decay_apart;
+  // Of weights that are corrected for backwards.
   T delay, keep_drift, take_drift;
 
   TANDEM_IN_KERNELS explicit StepFactors(const StepNumbers& n)
@@ -113,11 +116,18 @@ struct StepFactors {
         correct2(static_cast<T>(1.0 /
                                 (n.decision == nullptr ? n.correction2 : n.decision->correction2))),
         slope(static_cast<T>(n.decision == nullptr ? n.slope_weight : n.decision->slope_weight)),
-        is_first((n.decision == nullptr ? n.steps : n.decision->steps) == 1.0),
-        corrects_decay(n.corrects_decay),
+        late_step(is_first(n) ? T{1} : T{2}),
+        last_step(is_first(n) ? T{0} : T{1}),
+        decay_within(n.corrects_decay ? T{1} : T{0}),
+        decay_apart(n.corrects_decay ? T{0} : T{1}),
         delay(static_cast<T>(n.delay)),
         keep_drift(static_cast<T>(n.drift_kept)),
         take_drift(static_cast<T>(1.0 - n.drift_kept)) {}
+
+ private:
+  TANDEM_IN_KERNELS static bool is_first(const StepNumbers& n) {
+    return (n.decision == nullptr ? n.steps : n.decision->steps) == 1.0;
+  }
 };
 
 /// What backwards read of a weight that a step has made: see core/schedule/correction.h.
@@ -133,19 +143,17 @@ TANDEM_IN_KERNELS inline T stepped(const StepFactors<T>& by, T decay, T weight, 
   return std::fma(-by.rate, std::fma(decay, weight, change), weight);
 }
 
-/// The same where the gradient is one update late: it takes off this step u twice, and gives back
-/// the step before, whose place in the state u takes. That step should have used the gradient that
-/// has come only now, and the difference of the two makes up for it (arXiv 2606.30634). The first
-/// gradient is not late: as if the step before had been equal, its step is a plain one.
+/// The same where the gradient is one update late: takes off this step twice, and gives back the
+/// step before, whose place in the state it takes. That step should have used the gradient that has
+/// come only now, and the difference of the two makes up for it (arXiv 2606.30634). The first
+/// gradient is not late: its step is a plain one.
 template <class T>
 TANDEM_IN_KERNELS inline T stepped_late(const StepFactors<T>& by, T decay, T weight, T change,
                                         T& last_step) {
-  const T of_step = by.corrects_decay ? decay : T{};
-  const T apart = by.corrects_decay ? T{} : decay;
-  const T step = by.rate * std::fma(of_step, weight, change);
-  const T before = by.is_first ? step : last_step;
+  const T step = by.rate * std::fma(by.decay_within * decay, weight, change);
+  const T taken = std::fma(by.late_step, step, -by.last_step * last_step);
   last_step = step;
-  return std::fma(-by.rate * apart, weight, weight) - std::fma(T{2}, step, -before);
+  return std::fma(-by.rate * by.decay_apart * decay, weight, weight) - taken;
 }
 
 // A rule makes of a gradient, already scaled, what is taken off the weight but for the learning

@@ -379,6 +379,7 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
           std::bool_constant<kCorrects>) {
         on_widest_vectors([=]() TANDEM_LOOPS {
           const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
+          TANDEM_INDEPENDENT_TURNS
           for (std::size_t i = 0; i < size; ++i) {
             T mean{}, square{};
             if constexpr (Rule::kStates > 0) mean = first[i];

@@ -26,6 +26,14 @@ inline Vectors widest_vectors() {
 // For lambdas: [&]() TANDEM_LOOPS { … }. Inlined, a loop takes on its caller's instruction set.
 #define TANDEM_LOOPS __attribute__((always_inline))
 
+// Before a loop: no turn reads what an earlier one wrote. Of many arrays compilers do not check
+// that themselves, and leave the loop as it is.
+#if defined(__clang__)
+#define TANDEM_INDEPENDENT_TURNS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TANDEM_INDEPENDENT_TURNS _Pragma("GCC ivdep")
+#endif
+
 #if defined(__x86_64__)
 #if defined(__clang__)
 #define TANDEM_AVX512 [[gnu::target("avx512f,avx512dq,avx512vl")]]

@@ -86,6 +86,8 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
         TrainingCase test = TrainingCase::on(std::string(row.name), devices);
         test.microbatches = 8;
         test.recompute = recompute;
+        if (devices > 1 && test.semantics() == WeightSemantics::delayed_by_one)
+          test.optimizer.correction = DelayCorrection::error_feedback;
         if (!test.is_served()) continue;
         const Program program = lower(test.make());
         const SlotCounts slots = count_slots(program);

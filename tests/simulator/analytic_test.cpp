@@ -125,6 +125,7 @@ TEST(Analytic, UpdatesMoveTheOptimizersState) {
   // fp16: the master copy besides.
   EXPECT_EQ(update(OptimizerKind::adamw), microseconds((24 + 6) * parameters));
   EXPECT_EQ(update(OptimizerKind::sgd), microseconds((8 + 6) * parameters));
+  EXPECT_EQ(update(OptimizerKind::nadam), update(OptimizerKind::adamw));
   // The step before is read and written, too.
   EXPECT_EQ(update({OptimizerKind::adamw, DelayCorrection::error_feedback}),
             microseconds((32 + 6) * parameters));

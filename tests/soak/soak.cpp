@@ -96,6 +96,10 @@ Draw draw(std::uint64_t seed) {
     test.model.tied = random() % 2 == 0;
     test.optimizer.kind = pick(random, {OptimizerKind::sgd, OptimizerKind::momentum,
                                         OptimizerKind::adamw, OptimizerKind::nadam});
+    if (test.semantics() == WeightSemantics::delayed_by_one) {
+      test.optimizer.correction =
+          pick(random, {DelayCorrection::none, DelayCorrection::error_feedback});
+    }
     test.seed = random();
     result.fault = pick(
         random, {Fault::none, Fault::delays, Fault::delays, Fault::throws, Fault::interrupted});
@@ -168,7 +172,7 @@ void expect_planned_memory(const Draw& draw, const Program& program, const SlotC
   const auto layers = even_stages(draw.test.model, program.placement().stages());
   for (const ReplicaId replica : ids(program.placement().stage)) {
     bytes.push_back(stage_bytes(draw.test.model, layers[index(program.placement().stage[replica])],
-                                draw.test.microbatch_size, draw.test.optimizer.kind,
+                                draw.test.microbatch_size, draw.test.optimizer.optimizer(),
                                 draw.test.recompute));
   }
   const auto planned = memory_by_class(program, slots, bytes);

@@ -22,15 +22,20 @@ class DelayCorrectionOption : public CommandLine {
 TEST_F(DelayCorrectionOption, StandsInThePlanThatItIsAskedOf) {
   const std::string plan =
       "plan --profile profile.json --devices 2 --global-batch 4 --schedule 2bw --json ";
-  const Ran ran = tandem(plan + "--delay-correction error-feedback --output corrected.json");
+  const Ran ran =
+      tandem(plan + "--optimizer nadam --delay-correction error-feedback --output corrected.json");
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(Json::parse(ran.out)["config"]["delay_correction"], "error-feedback");
-  EXPECT_EQ(Json::parse(read("corrected.json"))["delay_correction"], "error-feedback");
+  const Json corrected = Json::parse(read("corrected.json"));
+  EXPECT_EQ(corrected["optimizer"], "nadam");
+  EXPECT_EQ(corrected["delay_correction"], "error-feedback");
   // The profile measured plain updates.
   EXPECT_THAT(Json::parse(ran.out)["warnings"].dump(), HasSubstr("error-feedback"));
   EXPECT_THAT(tandem("train corrected.json --steps 3 --verify").out, HasSubstr("\nverified: "));
   ASSERT_EQ(tandem(plan + "--output plain.json").code, 0);
-  EXPECT_FALSE(Json::parse(read("plain.json")).contains("delay_correction"));
+  const Json plain = Json::parse(read("plain.json"));
+  EXPECT_EQ(plain["optimizer"], "adamw");
+  EXPECT_FALSE(plain.contains("delay_correction"));
 }
 
 TEST_F(DelayCorrectionOption, TrainsToOtherWeightsInTheMemoryThatIsPlanned) {

@@ -23,10 +23,10 @@ std::vector<Tensor> two_tensors() {
 
 template <class T>
 struct Memory {
-  explicit Memory(OptimizerKind kind)
+  explicit Memory(Optimizer optimizer)
       : weights(random_numbers<T>(17, 1)),
         gradients(random_numbers<T>(17, 2)),
-        state(static_cast<std::size_t>(17 * optimizer_states(kind))) {}
+        state(static_cast<std::size_t>(17 * optimizer_states(optimizer))) {}
   std::vector<T> weights, gradients, state;
 };
 
@@ -235,10 +235,9 @@ TEST(OptimizerDeathTest, AbortsOnStateOfTheWrongSize) {
                "check failed");
 }
 
-TEST_P(EveryOptimizer, StepsWeightsAndStateByThemselvesToTheBitsOfTheWholeStep) {
+void expect_parts_to_be_the_whole(const OptimizerConfig& config) {
   const cpu::Kernels<float> kernels;
-  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.1, .weight_decay = 0.2};
-  Memory<float> whole(GetParam()), parts(GetParam());
+  Memory<float> whole(config.optimizer()), parts(config.optimizer());
   std::vector<float> made(parts.weights.size());
   for (std::int64_t number = 1; number <= 3; ++number) {
     OptimizerStep step{.number = number, .batch = number, .gradient_scale = 0.3};
@@ -257,6 +256,15 @@ TEST_P(EveryOptimizer, StepsWeightsAndStateByThemselvesToTheBitsOfTheWholeStep) 
     EXPECT_EQ(parts.state, whole.state);
     EXPECT_TRUE(whole.state.empty() || parts.state != before);
     parts.weights = made;
+  }
+}
+
+TEST_P(EveryOptimizer, StepsWeightsAndStateByThemselvesToTheBitsOfTheWholeStep) {
+  for (const DelayCorrection correction :
+       {DelayCorrection::none, DelayCorrection::error_feedback_with_decay}) {
+    SCOPED_TRACE(name(correction));
+    expect_parts_to_be_the_whole(
+        {.kind = GetParam(), .correction = correction, .learning_rate = 0.1, .weight_decay = 0.2});
   }
 }
 
