@@ -320,8 +320,6 @@ void Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale, 
   if (loss != nullptr) *loss = 0.5 * sum / static_cast<double>(shape.rows);
 }
 
-// ---- What an update does: the decision on its gradients, and the optimizers' steps ----
-
 template <class T>
 void Kernels<T>::decide(std::span<const double> squares, const DecideNumbers& numbers,
                         const UpdateDecision* before, UpdateDecision* decision,
@@ -329,120 +327,6 @@ void Kernels<T>::decide(std::span<const double> squares, const DecideNumbers& nu
   *decision = tandem::decide(numbers, squares, before);
   if (shown.decision != nullptr) *shown.decision = *decision;
   if (shown.squares != nullptr) std::ranges::copy(squares, shown.squares);
-}
-
-namespace {
-
-/// Whether it was decided to skip the step: then the next version is as this one.
-template <class T>
-bool keeps_weights(const StepSpans<T>& spans, const StepNumbers& numbers) {
-  if (numbers.decision == nullptr || numbers.decision->skip == 0.0) return false;
-  if (!spans.weights_out.empty() && spans.weights_out.data() != spans.weights.data())
-    std::copy(spans.weights.begin(), spans.weights.end(), spans.weights_out.begin());
-  return true;
-}
-
-/// Calls `loops` with what a step writes, whether it makes up for delay, and whether it corrects
-/// what backwards read, as constants, so that no loop asks.
-template <class T, class Loops>
-void with_results(const StepSpans<T>& spans, const Loops& loops) {
-  constexpr std::bool_constant<true> kYes;
-  constexpr std::bool_constant<false> kNo;
-  const auto with_weights_and_state = [&](auto weights, auto state) {
-    if (spans.last_step.empty())
-      loops(weights, state, kNo, kNo);
-    else
-      loops(weights, state, kYes, kNo);
-  };
-  if (!spans.corrected.empty()) {
-    loops(kYes, kYes, kNo, kYes);
-  } else if (spans.weights_out.empty()) {
-    with_weights_and_state(kNo, kYes);
-  } else if (spans.keeps_state) {
-    with_weights_and_state(kYes, kNo);
-  } else {
-    with_weights_and_state(kYes, kYes);
-  }
-}
-
-/// Steps a stretch, all or none of which decays.
-template <class Rule, class T>
-void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
-  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
-  T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
-  T *last_step = spans.last_step.data(), *drift = spans.drift.data(),
-    *read = spans.corrected.data();
-  with_results(
-      spans,
-      [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kLate, bool kCorrects>(
-          std::bool_constant<kWeights>, std::bool_constant<kState>, std::bool_constant<kLate>,
-          std::bool_constant<kCorrects>) {
-        on_widest_vectors([=]() TANDEM_LOOPS {
-          const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
-          TANDEM_INDEPENDENT_TURNS
-          for (std::size_t i = 0; i < size; ++i) {
-            T mean{}, square{};
-            if constexpr (Rule::kStates > 0) mean = first[i];
-            if constexpr (Rule::kStates > 1) square = second[i];
-            const T change = Rule::change(by, by.scale * gradients[i], mean, square);
-            if constexpr (kState && Rule::kStates > 0) first[i] = mean;
-            if constexpr (kState && Rule::kStates > 1) second[i] = square;
-            if constexpr (kLate) {
-              T last = last_step[i];
-              const T made = stepped_late(by, by.decay, weights[i], change, last);
-              if constexpr (kState) last_step[i] = last;
-              if constexpr (kWeights) out[i] = made;
-            } else if constexpr (kWeights) {
-              const T before = weights[i], made = stepped(by, by.decay, before, change);
-              out[i] = made;
-              if constexpr (kCorrects) read[i] = corrected(by, before, made, drift[i]);
-            }
-          }
-        });
-      });
-}
-
-template <class T>
-StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
-  const auto part = [&](auto span) {
-    return span.empty() ? span
-                        : span.subspan(static_cast<std::size_t>(range.first),
-                                       static_cast<std::size_t>(range.size()));
-  };
-  return {.weights = part(spans.weights),
-          .gradient = part(spans.gradient),
-          .first = part(spans.first),
-          .second = part(spans.second),
-          .weights_out = part(spans.weights_out),
-          .keeps_state = spans.keeps_state,
-          .drift = part(spans.drift),
-          .corrected = part(spans.corrected),
-          .last_step = part(spans.last_step)};
-}
-
-template <class Rule, class T>
-void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
-  check_step(spans, Rule::kStates);
-  if (keeps_weights(spans, numbers)) return;
-  const StepFactors<T> decaying(numbers);
-  StepFactors<T> staying = decaying;
-  staying.decay = T{};
-  std::int64_t at = 0;
-  for (const ElementRange& range : spans.decayed) {
-    if (at < range.first) step_stretch<Rule>(stretch_of(spans, {at, range.first}), staying);
-    if (range.size() > 0) step_stretch<Rule>(stretch_of(spans, range), decaying);
-    at = range.last;
-  }
-  if (at < std::ssize(spans.weights))
-    step_stretch<Rule>(stretch_of(spans, {at, std::ssize(spans.weights)}), staying);
-}
-
-}  // namespace
-
-template <class T>
-void Kernels<T>::step(OptimizerKind kind, const StepSpans<T>& spans,
-                      const StepNumbers& numbers) const {
-  with_rule(kind, [&](auto rule) { step_by<decltype(rule)>(spans, numbers); });
 }
 
 template class Kernels<float>;
