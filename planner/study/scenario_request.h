@@ -49,7 +49,7 @@ struct ScenarioRequest {
   std::optional<Bytes> memory = {};  // of each device, but on a cluster, whose devices say it
   Reserve reserve = {};              // of that
   std::vector<Perturbation> perturbations = {};
-  bool vanilla_only = false;  // refuses delayed and stashed weights
+  bool vanilla_only = false;  // refuses all but vanilla semantics
 
   const ClusterRequest* cluster() const { return std::get_if<ClusterRequest>(&source); }
   const PlainRequest* plain() const { return std::get_if<PlainRequest>(&source); }

@@ -215,8 +215,8 @@ std::span<const ScenarioOption> scenario_rows() {
                    "a schedule in tandem's notation or PyTorch's CSV, instead of a name",
                    &Given::schedule_file, Options::Use::input),
        {"semantics", "KIND",
-        "any|vanilla: vanilla leaves out delayed and stashed weights, such as those of 2bw and "
-        "pipedream (default any)",
+        "any|vanilla: vanilla leaves out schedules whose gradients are not those of the newest "
+        "weights, such as 2bw, pipedream and paci (default any)",
         [](const OptionValue& value) {
           return setting(&Given::vanilla_only, value.choice({"any", "vanilla"}) == "vanilla");
         }}}};
