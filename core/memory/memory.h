@@ -27,8 +27,8 @@ enum class SlotKind : std::uint8_t {
            // consumers on this device. Of a consumer on another device its gradient comes back to
            // the same slot, and a whole backward makes that of its input there, which ends as an
            // input_gradient does
-  input_gradient,   // gradient made elsewhere; input gradient op … its transfer, or the last
-                    // gradient op of a consumer on this device
+  input_gradient,   // gradient made here, where not in an output's slot; input gradient op … its
+                    // transfer, or the last gradient op of a consumer on this device
   kept_gradients,   // where backward is split: what its input half leaves for its weight half
   eviction_buffer,  // the stash of a microbatch that is evicted, on the stage's device: forward …
                     // evict, and load … last gradient op of the microbatch. One, which they take in
