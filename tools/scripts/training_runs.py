@@ -5,9 +5,18 @@ import math
 import os
 import pathlib
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TANDEM = os.environ.get("TANDEM", ROOT / "build/release/tandem")
+
+
+def check_needs():
+    """Ends the program, with words, where the binary or the corpus is missing."""
+    for path, how in ((pathlib.Path(TANDEM), "build it, or name it in TANDEM"),
+                      (ROOT / "build/corpus/train.bin", "tools/scripts/corpus makes it")):
+        if not path.exists():
+            sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {path} is missing: {how}")
 
 
 def plan(model, schedule, stages, microbatches, optimizer="adamw"):
