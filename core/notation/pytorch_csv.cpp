@@ -170,6 +170,12 @@ class PyTorchCsvParser {
            (old_ || has(stage, microbatch, OpKind::backward_weight));
   }
 
+  void tell_half_beside_whole(const Key& half) {
+    in_.diagnose(actions_.at(half),
+                 fmt::format("microbatch {} has a whole backward on stage {} already",
+                             std::get<1>(half), std::get<0>(half)));
+  }
+
   void check_microbatches() {
     for (const auto& [stage, home] : stages_) {
       for (std::uint32_t i = 0; i < microbatches_ && !in_.given_up(); ++i) {
@@ -183,11 +189,9 @@ class PyTorchCsvParser {
         if (!whole && !input) lacks("backward");
         if ((input || is_half(stage, i)) && !has(stage, i, OpKind::backward_weight))
           lacks("weight gradient (W)");
-        if (whole && input) {
-          in_.diagnose(
-              actions_.at({stage, i, OpKind::backward_input}),
-              fmt::format("microbatch {} has a whole backward on stage {} already", i, stage));
-        }
+        if (whole && input) tell_half_beside_whole({stage, i, OpKind::backward_input});
+        if (whole && !input && !is_half(stage, i) && has(stage, i, OpKind::backward_weight))
+          tell_half_beside_whole({stage, i, OpKind::backward_weight});
       }
     }
   }

@@ -149,6 +149,7 @@ TEST(PytorchCsv, DiagnosticsPointAtTheCell) {
   EXPECT_THAT(csv_error("0F0,0F1,0BW0,0B1\n"),
               HasSubstr("stage 0 lacks the weight gradient (W) of microbatch 1"));
   EXPECT_THAT(csv_error("0F0,0B0,0I0,0W0\n"), HasSubstr("has a whole backward on stage 0 already"));
+  EXPECT_THAT(csv_error("0F0,0BW0,0W0\n"), HasSubstr("has a whole backward on stage 0 already"));
   EXPECT_THAT(csv_error("0F0,0F1,(0F1;0F0)OVERLAP_F_B\n"), HasSubstr("a pair is a forward and a"));
   EXPECT_THAT(csv_error("(0F0;0B0)OVERLAP\n"), HasSubstr("is no pair"));
   EXPECT_THAT(csv_error("0F99999\n"), HasSubstr("a microbatch"));
