@@ -168,8 +168,7 @@ class Reference {
         if (config.correction.corrects()) stage.versions.back().corrected[tensor.name] = weights;
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(tensor.size() * (optimizer_states(config_.optimizer.optimizer()) +
-                                   (config.correction.corrects() ? 1 : 0)));
+            zeros(states_of(tensor) + (config.correction.corrects() ? tensor.size() : 0));
       }
       stage.entries.push_back({.layer = std::move(layer)});
     }
@@ -398,10 +397,18 @@ class Reference {
     ++stage.updates;
     if (!skipped) ++stage.steps;
   }
+  static Tensor by_itself(Tensor tensor) {
+    tensor.offset = 0;
+    return tensor;
+  }
+  std::int64_t states_of(const Tensor& tensor) const {
+    const Tensor alone = by_itself(tensor);
+    return StateLayout(config_.optimizer.optimizer(), std::span(&alone, 1)).size();
+  }
   void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
                      const GuardDecision& decision, std::vector<T>& corrected) {
-    Tensor alone = tensor;
-    alone.offset = 0;
+    const Tensor alone = by_itself(tensor);
+    const std::span<const Tensor> tensors(&alone, 1);
     std::vector<T>& weights = state_.weights.at(tensor.name);
     const std::vector<T> before = weights;
     std::span<T> state = state_.optimizer.at(tensor.name), drift;
@@ -409,18 +416,20 @@ class Reference {
       drift = state.last(weights.size());
       state = state.first(state.size() - weights.size());
     }
+    std::vector<T> scratch = zeros(update_scratch<T, T>(config_.optimizer.kind, tensors));
     update(kernels_, config_.optimizer,
            {.number = stage.steps + 1,
             .batch = state_.batches + 1,
             .gradient_scale = scale_of(stage) * decision.scale,
             .correction = stage.config.correction},
-           std::span<const Tensor>(&alone, 1),
+           tensors,
            {.weights = before,
             .gradients = gradient,
             .state = state,
             .weights_out = weights,
             .drift = drift,
-            .corrected = corrected});
+            .corrected = corrected,
+            .scratch = scratch});
   }
 
   ReferenceConfig config_;

@@ -49,6 +49,7 @@ struct StepElements {
 
   std::int64_t begin, end;  // of the elements that the ranges tell of
   const float *weights, *gradient;
+  const A* change;  // of rules that are orthogonal, instead of the gradient
   float *first, *second;
   float *last_step, *out;  // null: delay is not corrected; the state alone is stepped
   A* rounded;              // null: not wanted
@@ -95,7 +96,14 @@ struct StepElements {
   TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors,
                                  const PackPlace<kPack>& place) const {
     Pack<kPack> mean{}, square{}, before{}, made = place.load(weights);
-    const Pack<kPack> slope = place.load(gradient);
+    Pack<kPack> slope{};
+    float scale = factors.scale;
+    if constexpr (Rule::kOrthogonal) {
+      slope = place.load(change);
+      scale = factors.change_scale;
+    } else {
+      slope = place.load(gradient);
+    }
     if constexpr (Rule::kStates > 0) mean = place.load(first);
     if constexpr (Rule::kStates > 1) square = place.load(second);
     if (last_step != nullptr) before = place.load(last_step);
@@ -105,11 +113,11 @@ struct StepElements {
     const bool alike =
         decays == decayed.contains(last) && decayed.begun_by(place.first) == decayed.begun_by(last);
     for (int i = 0; i < kPack; ++i) {
-      const float change = Rule::change(factors, factors.scale * slope[i], mean[i], square[i]);
+      const float taken = Rule::change(factors, scale * slope[i], mean[i], square[i]);
       const bool own = alike ? decays : decayed.contains(place.first + i);
       const float decay = own ? factors.decay : 0.0F;
-      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], change)
-                                     : stepped_late(factors, decay, made[i], change, before[i]);
+      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], taken)
+                                     : stepped_late(factors, decay, made[i], taken, before[i]);
     }
     if (!keeps_state) {
       if constexpr (Rule::kStates > 0) place.store(first, mean);
