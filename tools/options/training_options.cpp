@@ -141,8 +141,8 @@ void add_optimizer_options(Options& options) {
              "muon: learning rate of hidden matrices after warm-up, on the same schedule (default: "
              "--learning-rate)")
       .value("muon-scale", "NAME",
-             "muon: match-rms-adamw|original: a step is 0.2 √max(in, out) or √max(1, out / in) "
-             "times the rate; with the first AdamW's rates fit (default match-rms-adamw)")
+             "muon: match-rms-adamw|original: how long a step is for its rate; with the first "
+             "AdamW's rates fit (default match-rms-adamw)")
       .value("weight-decay", "R", "decoupled decay, of matrices only (default 0)")
       .value("rate-annealing", "N",
              "pipemare: updates over which each stage's rate, divided by its delay at first, rises "
