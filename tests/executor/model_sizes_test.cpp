@@ -9,6 +9,7 @@
 #include "core/memory/storage.h"
 #include "core/model/model.h"
 #include "executor/cpu/kernels.h"
+#include "executor/stage/optimizer.h"
 #include "executor/stage/stage.h"
 #include "tests/executor/numbers.h"
 

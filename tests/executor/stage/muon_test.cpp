@@ -296,7 +296,7 @@ TEST(Muon, LeavesTheRestToAdamW) {
                      each.state.begin() + range.last);
     return numbers;
   };
-  for (const std::size_t tensor : {0, 2, 4}) EXPECT_EQ(of(muon, tensor), of(adamw, tensor));
+  for (const std::size_t tensor : {0UL, 2UL, 4UL}) EXPECT_EQ(of(muon, tensor), of(adamw, tensor));
   EXPECT_EQ(of(muon, 1), first.state);
   EXPECT_EQ(of(muon, 3), second.state);
 }
