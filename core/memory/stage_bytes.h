@@ -18,6 +18,7 @@ struct LayerBytes {
   Bytes stash = 0;     // forward → last gradient op, but for its input
   Bytes kept = 0;      // of a split backward: from input- to weight-gradient
   Bytes scratch = 0;   // while its backward runs
+  Bytes update = 0;    // while its update runs
   Bytes products = 0;  // inputs of its products and gradients of their outputs: what a framework
                        // holds from input- to weight-gradient (arXiv 2401.10241, table 1)
 };
@@ -50,13 +51,14 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   StageBytes bytes;
   Pieces stash = stash_of(layers, {0, count}, boundary);
   if (stashes_input) ++stash[boundary];
-  Bytes kept = inner * boundary, scratch = 0, again = 0, products = 0;
+  Bytes kept = inner * boundary, scratch = 0, again = 0, update = 0, products = 0;
   for (const LayerBytes& layer : layers) {
     bytes[SlotKind::weights] += layer.weights;
     bytes[SlotKind::gradients] += layer.gradients;
     bytes.optimizer += layer.optimizer;
     kept += layer.kept;
     scratch = std::max(scratch, layer.scratch);
+    update = std::max(update, layer.update);
     products += layer.products;
   }
   for (const LayerRange range : recomputed) {
@@ -77,8 +79,8 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
     bytes[kind] = bytes[SlotKind::weights];
   bytes.drift = bytes[SlotKind::gradients];  // a sum of changes, as exact as one of gradients
   // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides; of a
-  // single layer the one that it may have to write over.
-  bytes.workspace = scratch + std::clamp<Bytes>(inner, 1, 2) * boundary + again;
+  // single layer the one that it may have to write over. An update runs at another time.
+  bytes.workspace = std::max(scratch + std::clamp<Bytes>(inner, 1, 2) * boundary + again, update);
   bytes.forward_workspace = stashed;
   bytes.framework = {static_cast<double>(stashed), static_cast<double>(products)};
   return bytes;

@@ -1,5 +1,6 @@
 #include "core/memory/storage.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/base/check.h"
@@ -67,24 +68,42 @@ LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t
   return {};
 }
 
+/// Elements in which Muon makes the largest of a layer's matrices orthogonal (muon.h, of the
+/// executor): the sum of squares, twice the matrix, twice the smaller of its products with itself.
+std::int64_t update_scratch(const ModelSpec& model, LayerKind kind, Optimizer optimizer,
+                            const Layout& layout) {
+  if (optimizer.kind != OptimizerKind::muon) return 0;
+  constexpr Bytes kSquares = 16;
+  std::int64_t most = 0;
+  for (const HiddenMatrices& matrix : hidden_matrices(model, kind)) {
+    const std::int64_t size = matrix.rows * matrix.columns;
+    const std::int64_t least = std::min(matrix.rows, matrix.columns), square = least * least;
+    most = std::max(most, kSquares / layout.element + layout.room(size) + layout.wide_room(size) +
+                              layout.room(square) + layout.wide_room(square));
+  }
+  return most;
+}
+
 StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
                           Optimizer optimizer, Recompute recompute, const Layout& layout) {
   const std::vector<LayerKind> kinds = layers_of(model);
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
-  const Bytes state = (optimizer_states(optimizer) + (layout.rounds() ? 1 : 0)) * layout.wide;
   std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
     const std::int64_t parameters = parameters_of(model, kind);
     const LayerFootprint held = footprint_of(model, kind, microbatch_size, recompute, layout);
-    of_layers.push_back({.weights = parameters * layout.element,
-                         .gradients = parameters * layout.wide,
-                         .optimizer = parameters * state,
-                         .stash = held.stash * layout.element,
-                         .kept = (held.scratch - held.inner) * layout.element,
-                         .scratch = held.scratch * layout.element});
+    of_layers.push_back(
+        {.weights = parameters * layout.element,
+         .gradients = parameters * layout.wide,
+         .optimizer = (layer_states(model, kind, optimizer) + (layout.rounds() ? parameters : 0)) *
+                      layout.wide,
+         .stash = held.stash * layout.element,
+         .kept = (held.scratch - held.inner) * layout.element,
+         .scratch = held.scratch * layout.element,
+         .update = update_scratch(model, kind, optimizer, layout) * layout.element});
   }
   // Of a linear model's first layer: the numbers that the data gave it.
   const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;

@@ -16,8 +16,8 @@ constexpr std::array<std::string_view, kLayerKinds> kLayerNames{
 constexpr std::array<std::string_view, kArchitectures> kArchitectureNames{"gpt2", "linear",
                                                                           "transformer"};
 constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw",
-                                                                    "nadam"};
-constexpr std::array<std::int32_t, kOptimizers> kMoments{0, 1, 2, 2};
+                                                                    "nadam", "muon"};
+constexpr std::array<std::int32_t, kOptimizers> kMoments{0, 1, 2, 2, 2};
 constexpr std::array<std::string_view, kDelayCorrections> kDelayCorrectionNames{
     "none", "error-feedback", "error-feedback-with-decay"};
 
@@ -50,6 +50,18 @@ std::string describe(Optimizer optimizer) {
 std::int32_t optimizer_states(Optimizer optimizer) {
   return kMoments[static_cast<std::size_t>(optimizer.kind)] +
          (optimizer.correction != DelayCorrection::none ? 1 : 0);
+}
+
+std::int32_t matrix_states(Optimizer optimizer) {
+  return optimizer_states(optimizer) - (optimizer.kind == OptimizerKind::muon ? 1 : 0);
+}
+
+std::int64_t layer_states(const ModelSpec& model, LayerKind kind, Optimizer optimizer) {
+  std::int64_t hidden = 0;
+  for (const HiddenMatrices& matrices : hidden_matrices(model, kind))
+    hidden += matrices.parameters();
+  return (parameters_of(model, kind) - hidden) * optimizer_states(optimizer) +
+         hidden * matrix_states(optimizer);
 }
 
 std::vector<LayerKind> layers_of(const ModelSpec& model) {
@@ -128,6 +140,20 @@ LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
   return {};
+}
+
+std::vector<HiddenMatrices> hidden_matrices(const ModelSpec& model, LayerKind kind) {
+  const std::int64_t d = model.width;
+  if (kind == LayerKind::linear) return {{d, d}};
+  if (kind != LayerKind::attention && kind != LayerKind::mlp) return {};
+  const TransformerShape shape = shape_of(model);
+  if (kind == LayerKind::attention) {
+    const std::int64_t queries = std::int64_t{model.heads} * shape.head_width;
+    const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.head_width;
+    return {{d, queries + 2 * keys}, {queries, d}};
+  }
+  const std::int64_t wide = shape.mlp_width, mlps = std::max(1, shape.experts);
+  return {{d, shape.gated ? 2 * wide : wide, mlps}, {wide, d, mlps}};
 }
 
 std::int64_t parameters_of(const ModelSpec& model, LayerKind kind) {

@@ -106,15 +106,30 @@ struct LayerParameters {
 LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind);
 std::int64_t parameters_of(const ModelSpec& model, LayerKind kind);
 
+/// Matrices of one shape within a layer.
+struct HiddenMatrices {
+  std::int64_t rows = 0, columns = 0, count = 1;
+  std::int64_t parameters() const { return rows * columns * count; }
+};
+/// Those of a layer that are neither tables nor in the head, as they are multiplied: what makes
+/// queries, keys and values is one, and so is what enters a gated MLP. They count in `shared`.
+std::vector<HiddenMatrices> hidden_matrices(const ModelSpec& model, LayerKind kind);
+
 /// Parameters of the whole model, tied ones once: what a model card says.
 std::int64_t parameter_count(const ModelSpec& model);
 /// The parameters that compute for one token: without the experts that it does not take.
 std::int64_t active_parameter_count(const ModelSpec& model);
 
 /// How an update steps the weights.
-enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw, nadam };
-inline constexpr std::size_t kOptimizers = 4;
-/// "sgd", "momentum", "adamw", "nadam".
+enum class OptimizerKind : std::uint8_t {
+  sgd,
+  momentum,
+  adamw,
+  nadam,
+  muon,  // of hidden matrices; the rest is AdamW's
+};
+inline constexpr std::size_t kOptimizers = 5;
+/// "sgd", "momentum", "adamw", "nadam", "muon".
 std::string_view name(OptimizerKind kind);
 
 /// What is done about gradients that are one update late (2BW).
@@ -140,9 +155,13 @@ struct Optimizer {
 };
 /// "adamw", "adamw with delay correction error-feedback".
 std::string describe(Optimizer optimizer);
-/// Numbers of state kept for each parameter: of SGD 0, of momentum 1, of AdamW and NAdam 2; one
-/// more where delay is corrected, for the step before.
+/// Numbers of state kept for each parameter, but for those of hidden matrices: of SGD 0, of
+/// momentum 1, of the others 2; one more where delay is corrected, for the step before.
 std::int32_t optimizer_states(Optimizer optimizer);
+/// The same for each parameter of hidden matrices: of Muon one less.
+std::int32_t matrix_states(Optimizer optimizer);
+/// Numbers of state of a layer.
+std::int64_t layer_states(const ModelSpec& model, LayerKind kind, Optimizer optimizer);
 
 /// Bytes that cross a stage boundary for one microbatch: B·T·d numbers.
 Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element = 4);

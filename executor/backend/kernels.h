@@ -162,6 +162,18 @@ struct StepSpans {
   std::span<W> drift = {};
   std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
   std::span<W> last_step = {};  // state of a correction of delay; empty: none is made
+  /// Of Muon's steps in the place of the gradient: what has been made of it, orthogonal.
+  std::span<const T> change = {};
+};
+
+/// Momentum, and the slope that a step takes with Nesterov's look ahead: m ← β₁ m + (1 − β₁) g, β₁
+/// m + (1 − β₁) g of the new m; g scaled as in steps. Empty: no slope is wanted. Where a decision
+/// skips the step, or the state is kept, the momentum stays.
+template <class W>
+struct NesterovSpans {
+  std::span<const W> gradient = {};
+  std::span<W> momentum = {}, slope = {};
+  bool keeps_state = false;
 };
 
 /// Numbers of one step. `weight_decay` is decoupled: weights that decay lose learning_rate ·
@@ -169,6 +181,7 @@ struct StepSpans {
 struct StepNumbers {
   double learning_rate = 0.0;
   double gradient_scale = 1.0;  // gradients are multiplied by it first
+  double change_scale = 1.0;    // StepSpans::change is multiplied by it, and by nothing else
   double weight_decay = 0.0;
   double beta1 = 0.0, beta2 = 0.0, epsilon = 0.0;
   double correction1 = 1.0, correction2 = 1.0, slope_weight = 0.0;  // MomentCorrections
@@ -199,6 +212,8 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// out = in + in; out may be either.
   k.add(in, in, out);
   k.add(wide_in, wide_in, wide);
+  /// out = number · in + number · in; out may be either.
+  k.combine(number, in, number, in, out);
   /// Results, one of each range of x: `number` · Σ x², in double, in an order of its own that
   /// depends on the range's length alone. Ranges are host memory.
   k.sums_of_squares(wide_in, ranges, number, sums);
@@ -245,6 +260,9 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// order. `before`: the decision on the update before this one; null: this is the first.
   k.decide(squares, DecideNumbers{}, before, decision, ShownDecision{});
   k.step(OptimizerKind{}, StepSpans<T, W>{}, StepNumbers{});
+  k.nesterov(NesterovSpans<W>{}, StepNumbers{});
+  /// out = in / max(√square, 1e-7), rounded; the square, a single number, is the kernels'.
+  k.divide_by_norm(wide_in, squares, out);
 };
 
 }  // namespace tandem

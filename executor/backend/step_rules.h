@@ -75,12 +75,14 @@ TANDEM_IN_KERNELS inline UpdateDecision decide(const DecideNumbers& numbers,
           .slope_weight = moments.slope_weight};
 }
 
-template <class T, class W>
-void check_step(const StepSpans<T, W>& spans, std::size_t states) {
+template <class Rule, class T, class W>
+void check_step(const StepSpans<T, W>& spans) {
   const std::size_t size = spans.weights.size(), out = spans.weights_out.size();
-  TANDEM_CHECK(spans.gradient.size() == size && (out == size || out == 0) &&
+  const std::size_t given = Rule::kOrthogonal ? spans.change.size() : spans.gradient.size();
+  constexpr std::size_t states = Rule::kStates;
+  TANDEM_CHECK(given == size && (out == size || out == 0) &&
                    (spans.rounded.size() == size || spans.rounded.empty()),
-               spans.gradient.size(), out, spans.rounded.size(), size);
+               given, out, spans.rounded.size(), size);
   TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
                    spans.second.size() == (states > 1 ? size : 0) &&
                    (spans.last_step.size() == size || spans.last_step.empty()),
@@ -98,7 +100,8 @@ void check_step(const StepSpans<T, W>& spans, std::size_t states) {
 /// Numbers of a step as kernels use them, with what was decided.
 template <class T>
 struct StepFactors {
-  T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2, slope;
+  T rate, scale, change_scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2,
+      slope;
   // Of a step whose gradient is late: times that it and the step before count, and the parts of the
   // decay within it and apart. Numbers, for choices would keep a loop from being vectorised.
   T late_step, last_step, decay_within, decay_apart;
@@ -109,6 +112,7 @@ struct StepFactors {
       : rate(static_cast<T>(n.learning_rate)),
         scale(static_cast<T>(n.decision == nullptr ? n.gradient_scale
                                                    : n.gradient_scale * n.decision->scale)),
+        change_scale(static_cast<T>(n.change_scale)),
         decay(static_cast<T>(n.weight_decay)),
         epsilon(static_cast<T>(n.epsilon)),
         keep1(static_cast<T>(n.beta1)),
@@ -169,10 +173,12 @@ TANDEM_IN_KERNELS inline T stepped_late(const StepFactors<T>& by, T decay, T wei
 }
 
 // A rule makes of a gradient, already scaled, what is taken off the weight but for the learning
-// rate; `first` and `second` are its state.
+// rate; `first` and `second` are its state. One that is orthogonal is given the change of a matrix
+// instead, as orthogonalise() has made it.
 
 struct SgdRule {
   static constexpr int kStates = 0;
+  static constexpr bool kOrthogonal = false;
   template <class T>
   TANDEM_IN_KERNELS static T change(const StepFactors<T>& /*by*/, T gradient, T& /*first*/,
                                     T& /*second*/) {
@@ -182,6 +188,7 @@ struct SgdRule {
 
 struct MomentumRule {
   static constexpr int kStates = 1;
+  static constexpr bool kOrthogonal = false;
   template <class T>
   TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& /*second*/) {
     first = std::fma(by.keep1, first, by.take1 * gradient);
@@ -199,6 +206,7 @@ TANDEM_IN_KERNELS inline T step_moments(const StepFactors<T>& by, T gradient, T&
 
 struct AdamwRule {
   static constexpr int kStates = 2;
+  static constexpr bool kOrthogonal = false;
   template <class T>
   TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& second) {
     const T root = step_moments(by, gradient, first, second);
@@ -208,12 +216,44 @@ struct AdamwRule {
 
 struct NadamRule {
   static constexpr int kStates = 2;
+  static constexpr bool kOrthogonal = false;
   template <class T>
   TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& second) {
     const T root = step_moments(by, gradient, first, second);
     return std::fma(by.slope, gradient, first * by.correct1) / root;
   }
 };
+
+struct MuonRule {
+  static constexpr int kStates = 0;  // nesterov() has stepped it
+  static constexpr bool kOrthogonal = true;
+  template <class T>
+  TANDEM_IN_KERNELS static T change(const StepFactors<T>& /*by*/, T made, T& /*first*/,
+                                    T& /*second*/) {
+    return made;
+  }
+};
+
+/// As NesterovSpans says; the gradient is scaled.
+template <class T>
+TANDEM_IN_KERNELS inline T nesterov(const StepFactors<T>& by, T gradient, T& momentum) {
+  momentum = std::fma(by.keep1, momentum, by.take1 * gradient);
+  return std::fma(by.keep1, momentum, by.take1 * gradient);
+}
+
+/// What a matrix is divided by whose squares have that sum.
+TANDEM_IN_KERNELS inline double norm_divisor(double square) {
+  constexpr double kLeast = 1e-7;
+  const double norm = std::sqrt(square);
+  return norm > kLeast ? norm : kLeast;
+}
+
+template <class W>
+void check_nesterov(const NesterovSpans<W>& spans) {
+  const std::size_t size = spans.gradient.size(), slope = spans.slope.size();
+  TANDEM_CHECK(spans.momentum.size() == size && (slope == size || slope == 0),
+               spans.momentum.size(), slope, size);
+}
 
 /// Calls `use` with the rule of an optimizer.
 template <class Use>
@@ -227,6 +267,8 @@ void with_rule(OptimizerKind kind, const Use& use) {
       return use(AdamwRule{});
     case OptimizerKind::nadam:
       return use(NadamRule{});
+    case OptimizerKind::muon:
+      return use(MuonRule{});
   }
 }
 

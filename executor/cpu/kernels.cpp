@@ -46,6 +46,17 @@ void Kernels<T>::add(In a, In b, Out y) const {
   });
 }
 
+template <class T>
+void Kernels<T>::combine(double a, In x, double b, In y, Out out) const {
+  TANDEM_CHECK(x.size() == out.size() && y.size() == out.size(), x.size(), y.size(), out.size());
+  const T *left = x.data(), *right = y.data();
+  T* made = out.data();
+  on_widest_vectors([=, size = out.size(), of_left = static_cast<T>(a),
+                     of_right = static_cast<T>(b)]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) made[i] = fused(of_left, left[i], of_right * right[i]);
+  });
+}
+
 namespace {
 
 template <class T>

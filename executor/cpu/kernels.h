@@ -30,6 +30,7 @@ class Kernels {
   void copy(In x, Out y) const;
   void store(In x, Out y) const { copy(x, y); }
   void add(In a, In b, Out y) const;
+  void combine(double a, In x, double b, In y, Out out) const;
   void sums_of_squares(In x, std::span<const ElementRange> ranges, double factor,
                        std::span<double> sums) const;
 
@@ -73,6 +74,8 @@ class Kernels {
               const UpdateDecision* before, UpdateDecision* decision,
               const ShownDecision& shown) const;
   void step(OptimizerKind kind, const StepSpans<T>& spans, const StepNumbers& numbers) const;
+  void nesterov(const NesterovSpans<T>& spans, const StepNumbers& numbers) const;
+  void divide_by_norm(In x, std::span<const double> square, Out y) const;
 
  private:
   Product product_, block_product_;

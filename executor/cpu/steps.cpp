@@ -64,7 +64,8 @@ void with_results(const StepSpans<T>& spans, const Loops& loops) {
 /// Steps a stretch, all or none of which decays.
 template <class Rule, class T>
 void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
-  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
+  const T *weights = spans.weights.data(),
+          *gradients = Rule::kOrthogonal ? spans.change.data() : spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
   T *last_step = spans.last_step.data(), *drift = spans.drift.data(),
     *ahead = spans.forward_weights.data(), *back = spans.backward_weights.data();
@@ -80,7 +81,8 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
             T mean{}, square{};
             if constexpr (Rule::kStates > 0) mean = first[i];
             if constexpr (Rule::kStates > 1) square = second[i];
-            const T change = Rule::change(by, by.scale * gradients[i], mean, square);
+            const T scale = Rule::kOrthogonal ? by.change_scale : by.scale;
+            const T change = Rule::change(by, scale * gradients[i], mean, square);
             if constexpr (kState && Rule::kStates > 0) first[i] = mean;
             if constexpr (kState && Rule::kStates > 1) second[i] = square;
             if constexpr (kLate) {
@@ -120,12 +122,13 @@ StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
           .forward_weights = part(spans.forward_weights),
           .backward_weights = part(spans.backward_weights),
           .drift = part(spans.drift),
-          .last_step = part(spans.last_step)};
+          .last_step = part(spans.last_step),
+          .change = part(spans.change)};
 }
 
 template <class Rule, class T>
 void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
-  check_step(spans, Rule::kStates);
+  check_step<Rule>(spans);
   if (keeps_weights(spans, numbers)) return;
   const StepFactors<T> decaying(numbers);
   StepFactors<T> staying = decaying;
@@ -148,9 +151,57 @@ void Kernels<T>::step(OptimizerKind kind, const StepSpans<T>& spans,
   with_rule(kind, [&](auto rule) { step_by<decltype(rule)>(spans, numbers); });
 }
 
+template <class T>
+void Kernels<T>::nesterov(const NesterovSpans<T>& spans, const StepNumbers& numbers) const {
+  check_nesterov(spans);
+  const bool skips = numbers.decision != nullptr && numbers.decision->skip != 0.0;
+  const T* gradient = spans.gradient.data();
+  T *momentum = spans.momentum.data(), *slope = spans.slope.data();
+  const StepFactors<T> factors(numbers);
+  const auto run = [=, size = spans.gradient.size()]<bool kKeeps, bool kSlope>(
+                       std::bool_constant<kKeeps>, std::bool_constant<kSlope>) {
+    on_widest_vectors([=]() TANDEM_LOOPS {
+      const StepFactors<T> by = factors;
+      TANDEM_INDEPENDENT_TURNS
+      for (std::size_t i = 0; i < size; ++i) {
+        T mean = momentum[i];
+        const T made = tandem::nesterov(by, by.scale * gradient[i], mean);
+        if constexpr (!kKeeps) momentum[i] = mean;
+        if constexpr (kSlope) slope[i] = made;
+      }
+    });
+  };
+  constexpr std::bool_constant<true> kYes;
+  constexpr std::bool_constant<false> kNo;
+  const bool keeps = skips || spans.keeps_state;
+  if (slope == nullptr) {
+    if (!keeps) run(kNo, kNo);
+  } else if (keeps) {
+    run(kYes, kYes);
+  } else {
+    run(kNo, kYes);
+  }
+}
+
+template <class T>
+void Kernels<T>::divide_by_norm(In x, std::span<const double> square, Out y) const {
+  TANDEM_CHECK(x.size() == y.size() && square.size() == 1, x.size(), y.size(), square.size());
+  const T* from = x.data();
+  T* to = y.data();
+  on_widest_vectors([=, size = y.size(), divisor = static_cast<T>(norm_divisor(square[0]))]()
+                        TANDEM_LOOPS {
+                          for (std::size_t i = 0; i < size; ++i) to[i] = from[i] / divisor;
+                        });
+}
+
 template void Kernels<float>::step(OptimizerKind, const StepSpans<float>&,
                                    const StepNumbers&) const;
 template void Kernels<double>::step(OptimizerKind, const StepSpans<double>&,
                                     const StepNumbers&) const;
+
+template void Kernels<float>::nesterov(const NesterovSpans<float>&, const StepNumbers&) const;
+template void Kernels<double>::nesterov(const NesterovSpans<double>&, const StepNumbers&) const;
+template void Kernels<float>::divide_by_norm(In, std::span<const double>, Out) const;
+template void Kernels<double>::divide_by_norm(In, std::span<const double>, Out) const;
 
 }  // namespace tandem::cpu

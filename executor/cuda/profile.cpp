@@ -158,13 +158,13 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
   cuda::connect(used);
   const auto book = std::make_shared<cuda::AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
   const cpu::Precision precision = cpu::product_precision();
-  const cuda::KernelSettings kernels{
-      .products = {.precision = precision},
-      .workspace = cuda::workspace_needed(request.model, std::ranges::max(request.microbatch_sizes),
-                                          precision == cpu::Precision::bf16),
-      .algorithms = book,
-      .fused_attention =
-          cuda::fused_attention_of(request.model, request.microbatch_sizes, request.storage)};
+  const cuda::KernelSettings kernels{.products = {.precision = precision},
+                                     .workspace = cuda::workspace_needed(
+                                         request.model, std::ranges::max(request.microbatch_sizes),
+                                         request.optimizer.kind, precision == cpu::Precision::bf16),
+                                     .algorithms = book,
+                                     .fused_attention = cuda::fused_attention_of(
+                                         request.model, request.microbatch_sizes, request.storage)};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
   const auto measure = [&]<class B>(std::type_identity<B>) {
     return layer_costs(

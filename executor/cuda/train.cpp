@@ -46,9 +46,9 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
 cuda::StreamKernels stream_kernels(const StageSetup& stage) {
   const cpu::ProductRequest products{.precision = cpu::product_precision()};
   return {.computation = {.products = products,
-                          .workspace =
-                              cuda::workspace_needed(stage.model, stage.microbatch_size,
-                                                     products.precision == cpu::Precision::bf16),
+                          .workspace = cuda::workspace_needed(
+                              stage.model, stage.microbatch_size, stage.optimizer.kind,
+                              products.precision == cpu::Precision::bf16),
                           .fused_attention = cuda::fused_attention_of(
                               stage.model, {stage.microbatch_size}, stage.storage)},
           .sums_workspace = cuda::sums_workspace_needed(stage.model)};

@@ -69,6 +69,7 @@ std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t i
   return {{.name = prefix + ".weight",
            .shape = {inner, columns},
            .decayed = true,
+           .hidden = true,
            .initial = Initial::normal,
            .deviation = deviation},
           {.name = prefix + ".bias", .shape = {columns}}};

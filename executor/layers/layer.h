@@ -43,6 +43,7 @@ struct Tensor {
   std::string name;
   std::vector<std::int64_t> shape;
   bool decayed = false;  // subject to weight decay: matrices are, vectors are not
+  bool hidden = false;   // a matrix, neither a table nor of the head (core's hidden_matrices())
   Initial initial = Initial::zeros;
   double deviation = 0.0;  // of Initial::normal
   std::string key = {};  // names its random numbers: its name, or that of what it is a tied copy of
@@ -117,19 +118,18 @@ struct LayerShape {
 };
 
 template <class L, class K>
-concept Layer = requires(const L layer, K kernels,
-                         ForwardSpans<typename K::Scalar, typename K::Wide> forward,
-                         BackwardSpans<typename K::Scalar, typename K::Wide> backward,
-                         std::int32_t block) {
-  { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
-  { layer.stash_size() } -> std::same_as<std::int64_t>;
-  { layer.inner_size() } -> std::same_as<std::int64_t>;
-  { layer.scratch_size() } -> std::same_as<std::int64_t>;
-  { layer.forward(kernels, forward) } -> std::same_as<void>;
-  { layer.recompute(kernels, backward) } -> std::same_as<void>;
-  { layer.backward_input(kernels, backward) } -> std::same_as<void>;
-  { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
-};
+concept Layer =
+    requires(const L layer, K kernels, ForwardSpans<typename K::Scalar, typename K::Wide> forward,
+             BackwardSpans<typename K::Scalar, typename K::Wide> backward, std::int32_t block) {
+      { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
+      { layer.stash_size() } -> std::same_as<std::int64_t>;
+      { layer.inner_size() } -> std::same_as<std::int64_t>;
+      { layer.scratch_size() } -> std::same_as<std::int64_t>;
+      { layer.forward(kernels, forward) } -> std::same_as<void>;
+      { layer.recompute(kernels, backward) } -> std::same_as<void>;
+      { layer.backward_input(kernels, backward) } -> std::same_as<void>;
+      { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
+    };
 
 // In a stash or scratch of elements T lie numbers of W, too. Where W is wider, every part begins at
 // a multiple of 16 bytes.

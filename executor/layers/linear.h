@@ -17,6 +17,7 @@ class Linear {
     return {{.name = fmt::format("linear{}.weight", block),
              .shape = {d, d},
              .decayed = true,
+             .hidden = true,
              .initial = Initial::dyadic}};
   }
   std::int64_t stash_size() const { return 0; }

@@ -62,11 +62,12 @@ class ModelPasses {
         weights_(backend.template allocate<T>(stage_.sizes().parameters)),
         next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
         gradients_(backend.template allocate<W>(stage_.sizes().parameters)),
-        state_(
-            backend.template allocate<W>(stage_.sizes().parameters * optimizer_states(optimizer))),
+        state_(backend.template allocate<W>(
+            StateLayout(optimizer_.optimizer(), stage_.parameters()).size())),
         master_(backend.template allocate<W>(kHasMaster ? stage_.sizes().parameters : 0)),
-        scratch_(backend.template allocate<T>(std::max(
-            {stage_.sizes().scratch, dropping_.sizes().scratch, blockwise_.sizes().scratch}))),
+        scratch_(backend.template allocate<T>(
+            std::max({stage_.sizes().scratch, dropping_.sizes().scratch, blockwise_.sizes().scratch,
+                      update_scratch<T, W>(optimizer.kind, stage_.parameters())}))),
         whole_(backend, stage_.sizes()),
         split_(backend, stage_.sizes()),
         loss_(backend.template results<double>(1)),
@@ -198,13 +199,14 @@ class ModelPasses {
     }
     norm_.decide(*kernels_, decide_numbers({}, optimizer_), nullptr);
     const OptimizerStep step{.decision = norm_.decision.get()};
-    const std::int64_t states = optimizer_states(optimizer_.optimizer());
+    std::int64_t state = 0;
     // Into another version, as those schedules do that update often: in place is a little quicker.
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
-      const ElementRange range = stage_.weights_of(layer);
-      tandem::update(
-          *kernels_, optimizer_, step, std::span<const Tensor>(tensors_[layer]),
-          update_spans(range, part(state_, {states * range.first, states * range.last})));
+      const std::span<const Tensor> tensors = tensors_[layer];
+      const std::int64_t states = StateLayout(optimizer_.optimizer(), tensors).size();
+      tandem::update(*kernels_, optimizer_, step, tensors,
+                     update_spans(stage_.weights_of(layer), part(state_, {state, state + states})));
+      state += states;
       lap(Measured::update, layer, false);
     }
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
@@ -215,7 +217,8 @@ class ModelPasses {
   }
 
   UpdateSpans<T, W> update_spans(const ElementRange& range, std::span<W> state) {
-    UpdateSpans<T, W> spans{.gradients = part(gradients_, range), .state = state};
+    UpdateSpans<T, W> spans{
+        .gradients = part(gradients_, range), .state = state, .scratch = scratch_.elements()};
     if constexpr (kHasMaster) {
       spans.weights = spans.weights_out = part(master_, range);
       spans.rounded = part(next_weights_, range);

@@ -337,6 +337,7 @@ class StageWork {
     const std::int64_t number = update_of(s, microbatch);
     UpdateSpans<T, W> spans = s.step_spans(number + 1, versions.read, versions.made);
     spans.gradients = s.gradients.held(number);
+    spans.scratch = part_of_scratch(s.update_scratch_size());
     tandem::update(kernels, s.optimizer, how, s.stage.parameters(), spans);
   }
 

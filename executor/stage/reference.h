@@ -166,8 +166,7 @@ class Reference {
         stage.versions.back().predict_no_change(config.reading, tensor.name);
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(tensor.size() * (optimizer_states(config_.optimizer.optimizer()) +
-                                   (config.reading.corrects() ? 1 : 0)));
+            zeros(states_of(tensor) + (config.reading.corrects() ? tensor.size() : 0));
       }
       stage.entries.push_back({.layer = std::move(layer)});
     }
@@ -397,10 +396,18 @@ class Reference {
     ++stage.updates;
     if (!skipped) ++stage.steps;
   }
+  static Tensor by_itself(Tensor tensor) {
+    tensor.offset = 0;
+    return tensor;
+  }
+  std::int64_t states_of(const Tensor& tensor) const {
+    const Tensor alone = by_itself(tensor);
+    return StateLayout(config_.optimizer.optimizer(), std::span(&alone, 1)).size();
+  }
   void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
                      const GuardDecision& decision, Version& version) {
-    Tensor alone = tensor;
-    alone.offset = 0;
+    const Tensor alone = by_itself(tensor);
+    const std::span<const Tensor> tensors(&alone, 1);
     std::vector<T>& weights = state_.weights.at(tensor.name);
     const std::vector<T> before = weights;
     std::span<T> state = state_.optimizer.at(tensor.name), drift, forward, backward;
@@ -413,19 +420,21 @@ class Reference {
       forward = version.forward[tensor.name] = zeros(tensor.size());
     if (Version::has_backward(reading))
       backward = version.backward[tensor.name] = zeros(tensor.size());
+    std::vector<T> scratch = zeros(update_scratch<T, T>(config_.optimizer.kind, tensors));
     update(kernels_, config_.optimizer,
            {.number = stage.steps + 1,
             .batch = state_.batches + 1,
             .gradient_scale = scale_of(stage) * decision.scale,
             .reading = reading},
-           std::span<const Tensor>(&alone, 1),
+           tensors,
            {.weights = before,
             .gradients = gradient,
             .state = state,
             .weights_out = weights,
             .forward_weights = forward,
             .backward_weights = backward,
-            .drift = drift});
+            .drift = drift,
+            .scratch = scratch});
   }
 
   ReferenceConfig config_;

@@ -108,9 +108,7 @@ class StageState {
     output = ring(SlotKind::output, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
-    const std::int32_t drifts = slots.keeps_drift ? 1 : 0;
-    state = backend.template allocate<W>(sizes.parameters *
-                                         (optimizer_states(optimizer.optimizer()) + drifts));
+    state = backend.template allocate<W>(state_size() + (slots.keeps_drift ? sizes.parameters : 0));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
     const Bytes kept = state.bytes() + master.bytes();
     meter.commit(&MemoryByClass::optimizer, kept);
@@ -152,9 +150,7 @@ class StageState {
       spans = {.weights = read, .weights_out = made};
     }
     const std::span<W> all = state.elements();
-    const auto parameters = static_cast<std::size_t>(stage.sizes().parameters);
-    const std::size_t states =
-        parameters * static_cast<std::size_t>(optimizer_states(optimizer.optimizer()));
+    const auto states = static_cast<std::size_t>(state_size());
     spans.state = all.first(states);
     spans.forward_weights = take_version(forward_weights, version);
     spans.backward_weights = take_version(backward_weights, version);
@@ -202,7 +198,11 @@ class StageState {
   /// Elements of the scratch that its work needs.
   std::int64_t scratch_size() const {
     const StageSizes& sizes = stage.sizes();
-    return forwards_in_scratch ? std::max(sizes.scratch, sizes.stash) : sizes.scratch;
+    const std::int64_t forward = forwards_in_scratch ? sizes.stash : 0;
+    return std::max({sizes.scratch, forward, update_scratch_size()});
+  }
+  std::int64_t update_scratch_size() const {
+    return update_scratch<T, W>(optimizer.kind, stage.parameters());
   }
 
   /// Sample `k` of the data as this stage needs it: none where it is neither first nor last. In a
@@ -300,6 +300,10 @@ class StageState {
   }
 
  private:
+  /// Numbers of the optimizer's state.
+  std::int64_t state_size() const {
+    return StateLayout(optimizer.optimizer(), stage.parameters()).size();
+  }
   std::int64_t& readers(std::int64_t version) {
     return readers_[static_cast<std::size_t>(version) % readers_.size()];
   }

@@ -1,5 +1,6 @@
 // Bytes of a transformer's stages from their shapes.
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -93,18 +94,32 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
   return made;
 }
 
+/// What Muon makes its largest matrix orthogonal in: the slope, not rounded, and the matrix; its
+/// smaller product with itself, and the square of that.
+double update_scratch(const ModelSpec& model, LayerKind kind, Optimizer optimizer, double wide) {
+  if (optimizer.kind != OptimizerKind::muon) return 0.0;
+  double most = 0.0;
+  for (const HiddenMatrices& matrix : hidden_matrices(model, kind)) {
+    const double least = static_cast<double>(std::min(matrix.rows, matrix.columns));
+    const double size = static_cast<double>(matrix.rows) * static_cast<double>(matrix.columns);
+    most = std::max(most, (kStateBytes + wide) * (size + least * least));
+  }
+  return most;
+}
+
 LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
                        Optimizer optimizer, Recompute recompute,
                        const AnalyticAssumptions& assumptions) {
   const Bytes element = bytes_of(assumptions.format);
   const double parameters = parameters_of_share(model, kind, assumptions.tensor);
   const auto wide = static_cast<double>(element);
-  const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
+  const double states = states_of_share(model, kind, optimizer, assumptions.tensor) +
+                        (element < kStateBytes ? parameters : 0.0);
   const auto [stash, kept, scratch] = activation_bytes(model, kind, shape, recompute, assumptions);
   const bool in_fp8 = has_fp8_weights(kind, assumptions.format);
   const double read = in_fp8 ? kFp8Bytes : wide;
   const double weights = wide + (in_fp8 ? 2 * kFp8Bytes : 0);
-  const double all = stash + kept + scratch + parameters * (weights + wide + kStateBytes * states);
+  const double all = stash + kept + scratch + parameters * (weights + wide) + kStateBytes * states;
   if (!(all < kMostBytes)) {
     throw InputError(
         fmt::format("layer {} of model {} would take {:.3g} bytes: expected at most "
@@ -114,10 +129,11 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
   const auto bytes = [](double value) { return static_cast<Bytes>(value); };
   return {.weights = bytes(weights * parameters),
           .gradients = bytes(wide * parameters),
-          .optimizer = bytes(kStateBytes * states * parameters),
+          .optimizer = bytes(kStateBytes * states),
           .stash = bytes(stash),
           .kept = bytes(kept),
           .scratch = bytes(scratch),
+          .update = bytes(update_scratch(model, kind, optimizer, wide)),
           .products = bytes(read * product_elements(kind, shape))};
 }
 
@@ -132,6 +148,7 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
   check_tensor(model, assumptions);
+  check_whole_matrices(optimizer, assumptions);
   const TransformerShare shape =
       share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel);
   std::vector<LayerBytes> of_layers;

@@ -36,6 +36,21 @@ double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t 
   return static_cast<double>(parameters.whole) + static_cast<double>(parameters.shared) / tensor;
 }
 
+void check_whole_matrices(Optimizer optimizer, const AnalyticAssumptions& assumptions) {
+  if (optimizer.kind != OptimizerKind::muon || assumptions.tensor == 1) return;
+  throw ShapeError(fmt::format(
+      "optimizer muon steps whole matrices, and each of the {} devices of --tensor has a part of "
+      "them: it is priced with --tensor 1 alone",
+      assumptions.tensor));
+}
+
+double states_of_share(const ModelSpec& model, LayerKind kind, Optimizer optimizer,
+                       std::int32_t tensor) {
+  if (optimizer.kind == OptimizerKind::muon)  // of whole layers
+    return static_cast<double>(layer_states(model, kind, optimizer));
+  return optimizer_states(optimizer) * parameters_of_share(model, kind, tensor);
+}
+
 TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor,
                           bool sequence_parallel) {
   check_transformer(model);

@@ -27,8 +27,14 @@ void check_transformer(const ModelSpec& model);
 /// The same where its heads can't be shared evenly.
 void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions);
 
+/// Throws ShapeError where the optimizer steps whole matrices, of which no device has one.
+void check_whole_matrices(Optimizer optimizer, const AnalyticAssumptions& assumptions);
+
 /// Parameters of a layer on each of the devices that share it.
 double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor);
+/// Numbers of the optimizer's state of a layer on each of them.
+double states_of_share(const ModelSpec& model, LayerKind kind, Optimizer optimizer,
+                       std::int32_t tensor);
 
 /// What one device has of a transformer: tokens and their channels.
 struct TransformerShare {

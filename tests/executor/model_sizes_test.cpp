@@ -9,6 +9,7 @@
 #include "core/memory/storage.h"
 #include "core/model/model.h"
 #include "executor/cpu/kernels.h"
+#include "executor/stage/optimizer.h"
 #include "executor/stage/stage.h"
 #include "tests/executor/numbers.h"
 
@@ -51,6 +52,11 @@ void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t m
   EXPECT_EQ(bytes.workspace, sizes.scratch * element);
   EXPECT_EQ(bytes.optimizer, 2 * sizes.parameters * element);
   EXPECT_EQ(boundary_bytes(model, microbatch_size, element), sizes.boundary * element);
+  const StageBytes muon =
+      stage_bytes(model, range, microbatch_size, OptimizerKind::muon, recompute, element);
+  const std::int64_t scratch = muon_scratch<T, T>(stage.parameters());
+  EXPECT_EQ(muon.workspace, std::max(sizes.scratch, scratch) * element);
+  EXPECT_EQ(muon.optimizer, StateLayout(OptimizerKind::muon, stage.parameters()).size() * element);
 }
 
 TEST(ModelSizes, StagesTakeWhatTheFormulasSayToTheByte) {
@@ -146,10 +152,14 @@ TEST(ModelSizes, NamesAreThoseOfTheFiles) {
   EXPECT_EQ(name(OptimizerKind::momentum), "momentum");
   EXPECT_EQ(name(OptimizerKind::adamw), "adamw");
   EXPECT_EQ(name(OptimizerKind::nadam), "nadam");
+  EXPECT_EQ(name(OptimizerKind::muon), "muon");
   EXPECT_EQ(optimizer_states(OptimizerKind::sgd), 0);
   EXPECT_EQ(optimizer_states(OptimizerKind::momentum), 1);
   EXPECT_EQ(optimizer_states(OptimizerKind::adamw), 2);
   EXPECT_EQ(optimizer_states(OptimizerKind::nadam), 2);
+  EXPECT_EQ(matrix_states(OptimizerKind::nadam), 2);
+  EXPECT_EQ(optimizer_states(OptimizerKind::muon), 2);
+  EXPECT_EQ(matrix_states(OptimizerKind::muon), 1);
   EXPECT_EQ(optimizer_states({OptimizerKind::sgd, DelayCorrection::error_feedback}), 1);
   EXPECT_EQ(optimizer_states({OptimizerKind::adamw, DelayCorrection::error_feedback}), 3);
   EXPECT_EQ(describe(OptimizerKind::adamw), "adamw");

@@ -120,7 +120,8 @@ TEST(PostValidation, RollsBackOnlyTheBatchesThatAreClipped) {
 
 TEST(PostValidation, KeepsTheStateOfEveryOptimizerAndEveryRecomputation) {
   for (const OptimizerKind kind :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam,
+        OptimizerKind::muon}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::stage}) {
       for (const double most_norm : {kNever, kSometimes}) {
         const bool folds = recompute == Recompute::stage;

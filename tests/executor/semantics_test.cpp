@@ -89,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
 
 TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
   for (const OptimizerKind optimizer :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam,
+        OptimizerKind::muon}) {
     for (const bool tied : {true, false}) {
       for (const char* schedule : {"gpipe", "2bw"}) {
         TrainingCase test{.schedule = schedule, .devices = 3, .microbatches = 4};
@@ -101,10 +102,24 @@ TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
   }
 }
 
+// Matrices of Muon's are stepped whole, in scratch that passes use, too.
+TEST(Semantics, HoldForMuonOnEverySchedule) {
+  for (const std::string& schedule : testing::schedule_names()) {
+    TrainingCase test = TrainingCase::on(schedule, 3);
+    if (!test.take_microbatches(6)) continue;
+    test.optimizer.kind = OptimizerKind::muon;
+    test.optimizer.muon_learning_rate = 3e-2;
+    test.optimizer.muon_scale = MuonScale::original;
+    SCOPED_TRACE(schedule);
+    expect_semantics(test);
+  }
+}
+
 // Whole states are compared: the step before is one of them.
 TEST(Semantics, HoldWhereDelayIsCorrected) {
   for (const OptimizerKind kind :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam,
+        OptimizerKind::muon}) {
     for (const DelayCorrection correction :
          {DelayCorrection::error_feedback, DelayCorrection::error_feedback_with_decay}) {
       for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {

@@ -249,6 +249,15 @@ TEST(Streams, AreOrderedWhereNormsDecide) {
   }
 }
 
+// Their scratch is that of passes.
+TEST(Streams, AreOrderedWhereMatricesAreSteppedWhole) {
+  for (const char* schedule : {"1f1b", "2bw", "chimera", "pipemare"}) {
+    TrainingCase test = TrainingCase::on(schedule, 4);
+    test.optimizer.kind = OptimizerKind::muon;
+    expect_ordered(test, 3);
+  }
+}
+
 /// The batches that were rolled back, first on a deferred device, then on the CPU.
 std::vector<std::int64_t> expect_ordered_rollbacks(const TrainingCase& test, std::uint64_t seed,
                                                    std::int64_t pause_every = 0) {

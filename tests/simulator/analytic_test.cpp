@@ -143,6 +143,51 @@ TEST(Analytic, ACorrectionOfDelayKeepsTheStepBeforeOfEachParameter) {
   EXPECT_EQ(bytes({OptimizerKind::adamw, DelayCorrection::error_feedback}), 16 * parameters);
 }
 
+// 20m²n + 10m³ operations a matrix, m the smaller side: of two of d × 4d in an mlp, of d × 3d and
+// d × d in an attention.
+TEST(Analytic, MuonMakesHiddenMatricesOrthogonal) {
+  const auto update = [](LayerRange range, Optimizer optimizer, double flops, double bytes) {
+    return analytic_layers(kModel, 1, Recompute::none, optimizer, device(flops, bytes), exactly())
+        .of(range)
+        .update;
+  };
+  const std::int64_t d = kModel.width, square = d * d, cube = d * square;
+  const auto operations = [&](LayerRange range) {
+    return update(range, OptimizerKind::muon, 1e6, kWhatever);
+  };
+  EXPECT_EQ(operations(kMlp), microseconds(2 * (20 * 4 + 10) * cube));
+  EXPECT_EQ(operations(kAttention), microseconds((20 * 3 + 10 + 20 + 10) * cube));
+  EXPECT_EQ(operations(kHead), Duration{});
+  // One state less, of 8 bytes moved; the slope, its squares, its quotient and what the step reads
+  // of it; then in each of five steps 6 times the matrix and 7 times its product with itself.
+  const auto moved = [&](OptimizerKind kind) { return update(kMlp, kind, kWhatever, 1e6); };
+  const std::int64_t matrix = 4 * square;
+  EXPECT_EQ(moved(OptimizerKind::muon) - moved(OptimizerKind::adamw),
+            microseconds(2 * (-8 * matrix + 20 * matrix + 5 * 4 * (6 * matrix + 7 * square))));
+}
+
+TEST(Analytic, MuonKeepsAStateOfHiddenMatricesAndWorksInScratch) {
+  const auto bytes = [](OptimizerKind kind) {
+    return analytic_stage_bytes(kModel, kMlp, 1, kind, Recompute::none,
+                                exactly(NumberFormat::fp16));
+  };
+  const std::int64_t square = std::int64_t{kModel.width} * kModel.width;
+  EXPECT_EQ(bytes(OptimizerKind::adamw).optimizer - bytes(OptimizerKind::muon).optimizer,
+            4 * 8 * square);
+  EXPECT_GE(bytes(OptimizerKind::muon).workspace, (4 + 2) * (4 + 1) * square);
+  EXPECT_GE(bytes(OptimizerKind::muon).workspace, bytes(OptimizerKind::adamw).workspace);
+}
+
+TEST(Analytic, MuonNeedsWholeMatrices) {
+  AnalyticAssumptions two = exactly();
+  two.tensor = 2;
+  EXPECT_THROW(
+      analytic_layers(kModel, 1, Recompute::none, OptimizerKind::muon, device(1e6, 1e6), two),
+      ShapeError);
+  EXPECT_THROW(analytic_stage_bytes(kModel, kMlp, 1, OptimizerKind::muon, Recompute::none, two),
+               ShapeError);
+}
+
 AnalyticAssumptions with_overheads(const Calibration& overheads) {
   AnalyticAssumptions assumptions = exactly();
   assumptions.calibration = overheads;

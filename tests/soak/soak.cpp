@@ -95,7 +95,8 @@ Draw draw(std::uint64_t seed) {
     test.recompute = pick(random, {Recompute::none, Recompute::selective, Recompute::stage});
     test.model.tied = random() % 2 == 0;
     test.optimizer.kind = pick(random, {OptimizerKind::sgd, OptimizerKind::momentum,
-                                        OptimizerKind::adamw, OptimizerKind::nadam});
+                                        OptimizerKind::adamw, OptimizerKind::nadam,
+                                        OptimizerKind::muon});
     if (test.semantics() == WeightSemantics::delayed_by_one) {
       test.optimizer.correction =
           pick(random, {DelayCorrection::none, DelayCorrection::error_feedback});

@@ -392,6 +392,10 @@ class DeferredKernels {
   void add(In a, In b, Out y) const {
     launch("add", {read(a), read(b), write(y)}, [=](const K& k) { k.add(a, b, y); });
   }
+  void combine(double a, In x, double b, In y, Out out) const {
+    launch("combine", {read(x), read(y), write(out)},
+           [=](const K& k) { k.combine(a, x, b, y, out); });
+  }
   void sums_of_squares(In x, std::span<const ElementRange> ranges, double factor,
                        std::span<double> sums) const {
     launch("sums_of_squares", {read(x), write(sums)},
@@ -495,12 +499,23 @@ class DeferredKernels {
            {read(s.weights), read(s.gradient), read(one(numbers.decision)),
             state(s.first, s.keeps_state), state(s.second, s.keeps_state),
             state(s.last_step, s.keeps_state), write(s.weights_out), write(s.drift),
-            write(s.forward_weights), write(s.backward_weights)},
+            write(s.forward_weights), write(s.backward_weights), read(s.change)},
            [=, spans = s,
             decayed = std::vector(s.decayed.begin(), s.decayed.end())](const K& k) mutable {
              spans.decayed = decayed;
              k.step(kind, spans, numbers);
            });
+  }
+
+  void nesterov(const NesterovSpans<T>& s, const StepNumbers& numbers) const {
+    launch("nesterov",
+           {read(s.gradient), read(one(numbers.decision)), state(s.momentum, s.keeps_state),
+            write(s.slope)},
+           [=](const K& k) { k.nesterov(s, numbers); });
+  }
+  void divide_by_norm(In x, std::span<const double> square, Out y) const {
+    launch("divide_by_norm", {read(x), read(square), write(y)},
+           [=](const K& k) { k.divide_by_norm(x, square, y); });
   }
 
  private:

@@ -55,6 +55,16 @@ Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
   return reference_trace<T>(test, reference_config(test, semantics));
 }
 
+/// What a tensor has of a stage's state.
+template <class T>
+std::vector<T> state_of(const StateLayout& layout, const Tensor& tensor, std::span<const T> state) {
+  std::vector<T> numbers;
+  const StateRanges of = layout.of({tensor.offset, tensor.offset + tensor.size()}, tensor);
+  for (const ElementRange& range : {of.first, of.second, of.last_step})
+    numbers.insert(numbers.end(), state.begin() + range.first, state.begin() + range.last);
+  return numbers;
+}
+
 template <class T>
 Trace<T> by_executor(const TrainingCase& test, const Program& program, const SlotCounts& slots,
                      std::function<void(DeviceId, Instance)> before_work = {},
@@ -69,13 +79,13 @@ Trace<T> by_executor(const TrainingCase& test, const Program& program, const Slo
     const auto& [pipeline, stage, version, weights, state] = update;
     const LayerRange layers = setup.layers[index(program.placement().stage[stage])];
     const Stage<cpu::Kernels<T>> described(test.model, layers, test.microbatch_size, 1.0);
+    const StateLayout layout(setup.stage.optimizer.optimizer(), described.parameters());
     for (const Tensor& tensor : described.parameters()) {
       const auto first = weights.begin() + tensor.offset;
-      std::vector<T> moments;
-      for (std::size_t moment = 0; moment * weights.size() < state.size(); ++moment) {
-        const auto from =
-            state.begin() + static_cast<std::int64_t>(moment * weights.size()) + tensor.offset;
-        moments.insert(moments.end(), from, from + tensor.size());
+      std::vector<T> moments = state_of(layout, tensor, state);
+      if (std::ssize(state) > layout.size()) {  // what a correction keeps
+        const auto drift = state.begin() + layout.size() + tensor.offset;
+        moments.insert(moments.end(), drift, drift + tensor.size());
       }
       trace.keep({version, tensor.name}, {first, first + tensor.size()}, std::move(moments));
     }

@@ -336,7 +336,7 @@ Options options_of_plan() {
           "schedule-file", "FILE",
           "a schedule of your own, in tandem's notation or PyTorch's CSV; the model is cut for it")
       .value("optimizer", "KIND",
-             "adamw|nadam|momentum|sgd (default: the one that the profile measured)")
+             "adamw|nadam|muon|momentum|sgd (default: the one that the profile measured)")
       .output("output", "FILE", "write the best plan");
   for (const char* flag : {"delay-correction", "semantics", "reserve", "storage", "clip"})
     declare(options, flag);

@@ -152,7 +152,7 @@ Options options_of_profile() {
       .value("devices", "N",
              "devices that compute at the same time (default: all cores, or all GPUs)")
       .value("optimizer", "NAME",
-             "adamw|nadam|momentum|sgd: whose update is timed (default adamw)");
+             "adamw|nadam|muon|momentum|sgd: whose update is timed (default adamw)");
   declare(options, "delay-correction");
   options.value("repetitions", "N", "timed passes over the model (default 30)");
   add_backend_option(options);

@@ -228,7 +228,7 @@ std::string long_sequence_note(const ModelSpec& model, const std::string& file) 
 }
 
 static ScenarioOption optimizer_row() {
-  return {"optimizer", "KIND", "on a cluster: adamw|nadam|momentum|sgd (default adamw)",
+  return {"optimizer", "KIND", "on a cluster: adamw|nadam|muon|momentum|sgd (default adamw)",
           [](const OptionValue& value) {
             return setting(&GivenOptions::optimizer, optimizer_kind(value));
           }};

@@ -120,8 +120,8 @@ void choose_kernels(const Options& options, bool on_host) {
 }
 
 OptimizerKind optimizer_kind(const OptionValue& value) {
-  return *one_of(value, {OptimizerKind::adamw, OptimizerKind::nadam, OptimizerKind::momentum,
-                         OptimizerKind::sgd});
+  return *one_of(value, {OptimizerKind::adamw, OptimizerKind::nadam, OptimizerKind::muon,
+                         OptimizerKind::momentum, OptimizerKind::sgd});
 }
 
 DelayCorrection delay_correction(const OptionValue& value) {
@@ -137,6 +137,12 @@ void add_optimizer_options(Options& options) {
              "learning rate at the end of linear, cosine and wsd (default 0)")
       .value("decay-steps", "N",
              "wsd: updates at the end over which the rate falls (default: a fifth of the steps)")
+      .value("muon-learning-rate", "R",
+             "muon: learning rate of hidden matrices after warm-up, on the same schedule (default: "
+             "--learning-rate)")
+      .value("muon-scale", "NAME",
+             "muon: match-rms-adamw|original: how long a step is for its rate; with the first "
+             "AdamW's rates fit (default match-rms-adamw)")
       .value("weight-decay", "R", "decoupled decay, of matrices only (default 0)")
       .value("rate-annealing", "N",
              "pipemare: updates over which each stage's rate, divided by its delay at first, rises "
@@ -144,12 +150,30 @@ void add_optimizer_options(Options& options) {
              "the steps)");
 }
 
+namespace {
+
+void read_muon(const Options& options, OptimizerConfig& config) {
+  if (config.kind != OptimizerKind::muon) {
+    return refuse_given(
+        options, {"muon-learning-rate", "muon-scale"},
+        fmt::format("the plan's optimizer is {}: it does not read --{{}}", name(config.kind)));
+  }
+  if (options.has("muon-learning-rate"))
+    config.muon_learning_rate = options.number("muon-learning-rate", 0.0, 1e6, 0.0);
+  if (options.has("muon-scale"))
+    config.muon_scale =
+        *one_of(options["muon-scale"], {MuonScale::match_rms_adamw, MuonScale::original});
+}
+
+}  // namespace
+
 OptimizerConfig optimizer_config(const Options& options, Optimizer optimizer, std::int64_t steps,
                                  bool corrects) {
   OptimizerConfig config{.kind = optimizer.kind,
                          .correction = optimizer.correction,
                          .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
                          .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
+  read_muon(options, config);
   LearningRateSchedule& schedule = config.schedule;
   if (options.has("lr-schedule")) {
     schedule.kind =

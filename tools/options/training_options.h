@@ -36,13 +36,14 @@ void add_kernel_options(Options& options);
 /// processor can.
 void choose_kernels(const Options& options, bool on_host);
 
-/// What --optimizer names: adamw, nadam, momentum or sgd.
+/// What --optimizer names: adamw, nadam, muon, momentum or sgd.
 OptimizerKind optimizer_kind(const OptionValue& value);
 
 /// What --delay-correction names: none, error-feedback or error-feedback-with-decay.
 DelayCorrection delay_correction(const OptionValue& value);
 
-/// --learning-rate, --lr-schedule and what goes with it, --weight-decay, --rate-annealing.
+/// --learning-rate, --lr-schedule and what goes with it, --weight-decay, --rate-annealing, and what
+/// muon reads.
 void add_optimizer_options(Options& options);
 
 /// For a run of `steps` updates of a schedule that corrects weights for their delays, or does not.

@@ -133,14 +133,19 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
   const ClusterRequest& asked = setup.request;
   const AnalyticAssumptions& assumptions = asked.assumptions;
   const Bytes element = bytes_of(assumptions.format);
-  const Bytes states = 4 * (optimizer_states(setup.made.plan.optimizer) + (element < 4 ? 1 : 0));
+  const auto bytes_of_states = [element](std::int32_t states) {
+    return Bytes{4} * (states + (element < 4 ? 1 : 0));
+  };
+  const Bytes states = bytes_of_states(optimizer_states(setup.made.plan.optimizer)),
+              of_matrices = bytes_of_states(matrix_states(setup.made.plan.optimizer));
   std::vector<std::string> lines{
       rates_line(assumptions, constants_of(assumptions, setup.cluster()[DeviceId{}]),
                  asked.calibration),
-      fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
+      fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}{}; "
                   "activations {} dropout, logits in fp32; driver, libraries and the "
                   "allocator's gaps in the reserve, {}",
                   element, element, states,
+                  states == of_matrices ? "" : fmt::format(" ({} of hidden matrices)", of_matrices),
                   shape_of(setup.made.plan.model).dropout ? "with" : "without",
                   describe(assumptions.reserve)),
       fmt::format("devices {}; {}", name(asked.order),

@@ -46,6 +46,21 @@ struct Add {
   }
 };
 
+/// out = a·x + b·y.
+template <class A>
+struct Combine {
+  float a, b;
+  const A *x, *y;
+  A* out;
+  template <int N>
+  TANDEM_DEVICE void operator()(const PackPlace<N>& place) const {
+    Pack<N> sum = place.load(x);
+    const Pack<N> other = place.load(y);
+    for (int i = 0; i < N; ++i) sum[i] = std::fma(a, sum[i], b * other[i]);
+    place.store(out, sum);
+  }
+};
+
 // gelu(x) = ½x(1 + tanh u) = x·σ(2u), u = √(2/π)·(x + 0.044715x³).
 inline constexpr float kGeluSlope = 1.5957691216057308F;  // 2·√(2/π)
 inline constexpr float kGeluCubic = 1.5957691216057308F * 0.044715F;
@@ -103,6 +118,17 @@ void add(Grid& grid, std::span<const A> a, std::span<const A> b, std::span<A> y)
   TANDEM_CHECK(a.size() == y.size() && b.size() == y.size(), a.size(), b.size(), y.size());
   run_each_pack(grid, std::ssize(y), Add<A>{a.data(), b.data(), y.data()}, a.data(), b.data(),
                 y.data());
+}
+
+/// `out` may be either.
+template <class Grid, class A>
+void combine(Grid& grid, double a, std::span<const A> x, double b, std::span<const A> y,
+             std::span<A> out) {
+  TANDEM_CHECK(x.size() == out.size() && y.size() == out.size(), x.size(), y.size(), out.size());
+  run_each_pack(
+      grid, std::ssize(out),
+      Combine<A>{static_cast<float>(a), static_cast<float>(b), x.data(), y.data(), out.data()},
+      x.data(), y.data(), out.data());
 }
 
 /// The tanh form of GPT-2.

@@ -15,6 +15,7 @@
 #include "executor/cuda/kernels/elementwise.h"
 #include "executor/cuda/kernels/embedding.h"
 #include "executor/cuda/kernels/loss.h"
+#include "executor/cuda/kernels/muon.h"
 #include "executor/cuda/kernels/norm.h"
 #include "executor/cuda/kernels/product.h"
 #include "executor/cuda/kernels/squares.h"
@@ -53,6 +54,9 @@ class KernelSet {
     requires kRounds
   {
     cuda::add(*context_, a, b, y);
+  }
+  void combine(double a, In x, double b, In y, Out out) const {
+    cuda::combine(*context_, a, x, b, y, out);
   }
   void sums_of_squares(WideIn x, std::span<const ElementRange> ranges, double factor,
                        std::span<double> sums) const {
@@ -213,7 +217,7 @@ class KernelSet {
   void step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
             const StepNumbers& numbers) const {
     with_rule(kind, [&](auto rule) {
-      check_step(spans, decltype(rule)::kStates);
+      check_step<decltype(rule)>(spans);
       constexpr std::size_t kMost = RangeTable::kMost;
       constexpr std::int64_t kPack = kPackOf<float>;  // is stepped whole
       std::span<const ElementRange> rest = spans.decayed;
@@ -226,6 +230,13 @@ class KernelSet {
       }
       step_part(rule, spans, numbers, {begin, std::ssize(spans.weights)}, RangeTable(rest));
     });
+  }
+
+  void nesterov(const NesterovSpans<float>& spans, const StepNumbers& numbers) const {
+    cuda::nesterov(*context_, spans, numbers);
+  }
+  void divide_by_norm(WideIn x, std::span<const double> square, Out y) const {
+    cuda::divide_by_norm(*context_, x, square, y);
   }
 
  private:
@@ -246,6 +257,7 @@ class KernelSet {
                             .end = part.last,
                             .weights = spans.weights.data(),
                             .gradient = spans.gradient.data(),
+                            .change = spans.change.data(),
                             .first = spans.first.data(),
                             .second = spans.second.data(),
                             .last_step = last_step,
@@ -256,9 +268,9 @@ class KernelSet {
                             .drift = data_or_null(spans.drift),
                             .keeps_state = spans.keeps_state,
                             .whole = packs_are_whole(
-                                spans.weights.data(), spans.gradient.data(), spans.first.data(),
-                                spans.second.data(), last_step, spans.weights_out.data(),
-                                spans.rounded.data(), spans.drift.data(),
+                                spans.weights.data(), spans.gradient.data(), spans.change.data(),
+                                spans.first.data(), spans.second.data(), last_step,
+                                spans.weights_out.data(), spans.rounded.data(), spans.drift.data(),
                                 spans.forward_weights.data(), spans.backward_weights.data()),
                             .numbers = numbers,
                             .decayed = decayed});

@@ -49,6 +49,7 @@ struct StepElements {
 
   std::int64_t begin, end;  // of the elements that the ranges tell of
   const float *weights, *gradient;
+  const A* change;  // of rules that are orthogonal, instead of the gradient
   float *first, *second;
   float *last_step, *out;  // null: delay is not corrected; the state alone is stepped
   A* rounded;              // null: not wanted
@@ -73,14 +74,14 @@ struct StepElements {
       for (std::int64_t i = begin + (block.index() * block.threads() + thread) * kPack; i < end;
            i += stride) {
         const PackPlace<kPack> place{i, end - i, whole};
-        Pack<kPack> before{}, change{};
+        Pack<kPack> before{}, taken{};
         if (drift != nullptr) before = place.load(weights);  // `out` may be the same
-        const Pack<kPack> made = skips ? place.load(weights) : step(factors, place, change);
+        const Pack<kPack> made = skips ? place.load(weights) : step(factors, place, taken);
         if (out != nullptr) place.store(out, made);
         if (rounded != nullptr) place.store(rounded, made);
         if (drift == nullptr) {
-          predict(forward_weights, factors.forward_ahead, place, made, change);
-          predict(backward_weights, factors.backward_ahead, place, made, change);
+          predict(forward_weights, factors.forward_ahead, place, made, taken);
+          predict(backward_weights, factors.backward_ahead, place, made, taken);
         } else if (!skips) {
           correct(factors, place, before, made);
         }
@@ -100,18 +101,25 @@ struct StepElements {
 
   /// Of a step that is skipped there is no change.
   TANDEM_DEVICE void predict(A* plane, float ahead, const PackPlace<kPack>& place,
-                             const Pack<kPack>& made, const Pack<kPack>& change) const {
+                             const Pack<kPack>& made, const Pack<kPack>& taken) const {
     if (plane == nullptr) return;
     Pack<kPack> read{};
-    for (int i = 0; i < kPack; ++i) read[i] = tandem::predicted(ahead, made[i], change[i]);
+    for (int i = 0; i < kPack; ++i) read[i] = tandem::predicted(ahead, made[i], taken[i]);
     place.store(plane, read);
   }
 
   /// The weights made, and what the rule took off them but for the learning rate.
   TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors, const PackPlace<kPack>& place,
-                                 Pack<kPack>& change) const {
+                                 Pack<kPack>& taken) const {
     Pack<kPack> mean{}, square{}, before{}, made = place.load(weights);
-    const Pack<kPack> slope = place.load(gradient);
+    Pack<kPack> slope{};
+    float scale = factors.scale;
+    if constexpr (Rule::kOrthogonal) {
+      slope = place.load(change);
+      scale = factors.change_scale;
+    } else {
+      slope = place.load(gradient);
+    }
     if constexpr (Rule::kStates > 0) mean = place.load(first);
     if constexpr (Rule::kStates > 1) square = place.load(second);
     if (last_step != nullptr) before = place.load(last_step);
@@ -121,11 +129,11 @@ struct StepElements {
     const bool alike =
         decays == decayed.contains(last) && decayed.begun_by(place.first) == decayed.begun_by(last);
     for (int i = 0; i < kPack; ++i) {
-      change[i] = Rule::change(factors, factors.scale * slope[i], mean[i], square[i]);
+      taken[i] = Rule::change(factors, scale * slope[i], mean[i], square[i]);
       const bool own = alike ? decays : decayed.contains(place.first + i);
       const float decay = own ? factors.decay : 0.0F;
-      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], change[i])
-                                     : stepped_late(factors, decay, made[i], change[i], before[i]);
+      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], taken[i])
+                                     : stepped_late(factors, decay, made[i], taken[i], before[i]);
     }
     if (!keeps_state) {
       if constexpr (Rule::kStates > 0) place.store(first, mean);

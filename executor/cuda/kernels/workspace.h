@@ -30,7 +30,7 @@ inline Bytes sums_workspace_needed(const ModelSpec& model) {
 
 /// What kernels of any stage of a model need at most.
 inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_size,
-                              bool rounds_factors) {
+                              OptimizerKind optimizer, bool rounds_factors) {
   const std::int64_t rows = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width, vocabulary = model.vocabulary;
   const auto bytes_of = []<class T>(T /*of*/, std::int64_t count) {
@@ -44,6 +44,16 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
                                                                      .width = d})));
   most = std::max(most, bytes_of(0.0, rows));  // losses
   most = std::max({most, sums_workspace_needed(model), bytes_of(0.0, sum_workspace(rows * d))});
+  if (rounds_factors && optimizer == OptimizerKind::muon) {  // X·Xᵀ, the largest of its products
+    for (const LayerKind kind : layers_of(model)) {
+      for (const HiddenMatrices& matrix : hidden_matrices(model, kind)) {
+        const auto [least, other] = std::minmax(matrix.rows, matrix.columns);
+        most = std::max(most,
+                        bytes_of(Bf16{}, rounded_factors_workspace(
+                                             {.rows = least, .inner = other, .columns = least})));
+      }
+    }
+  }
   if (rounds_factors) {
     for (const std::int64_t columns : {4 * d, vocabulary}) {
       most = std::max(most, bytes_of(Bf16{}, rounded_factors_workspace(

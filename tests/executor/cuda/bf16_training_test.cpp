@@ -46,6 +46,8 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
     if (fault_ == Fault::leaves_out_rounding) spans.rounded = {};
     const auto copy = [](auto span) { return std::vector<float>(span.begin(), span.end()); };
     const auto weights = copy(spans.weights), gradient = copy(spans.gradient);
+    std::vector<float> change;
+    for (const Bf16 value : spans.change) change.push_back(to_float(value));
     auto first = copy(spans.first), second = copy(spans.second), last = copy(spans.last_step);
     std::vector<float> made(weights.size());
     KernelSet::step(kind, spans, numbers);
@@ -56,7 +58,8 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
                                            .second = second,
                                            .weights_out = made,
                                            .decayed = spans.decayed,
-                                           .last_step = last},
+                                           .last_step = last,
+                                           .change = change},
                                           numbers);
     if (fault_ == Fault::rounds_what_is_trained) {
       for (float& weight : spans.weights_out) weight = to_float(narrow<Bf16>(weight));
@@ -177,6 +180,8 @@ std::vector<TrainingCase> cases() {
   add("2bw", Recompute::selective);
   add("2bw", Recompute::none);
   tests.back().optimizer.correction = DelayCorrection::error_feedback;
+  add("2bw", Recompute::none, 2);
+  tests.back().optimizer.kind = OptimizerKind::muon;
   add("zb-h1", Recompute::selective);
   add("pipedream", Recompute::none);
   // Parts of odd sizes among numbers that are not rounded; a norm that all stages decide by.
@@ -275,6 +280,13 @@ TEST(Bf16Training, StagesTakeWhatTheFormulasSayToTheByte) {
         EXPECT_EQ(bytes[SlotKind::kept_gradients], 2 * sizes.kept_gradients);
         EXPECT_EQ(bytes[SlotKind::input], 2 * sizes.boundary);
         EXPECT_EQ(bytes.workspace, 2 * sizes.scratch);
+        const Stage<WatchedKernels> stage(model, {first, layers}, 3, 1.0, recompute);
+        const StageBytes muon =
+            stage_bytes(model, {first, layers}, 3, OptimizerKind::muon, recompute, Storage::bf16);
+        const StateLayout state(OptimizerKind::muon, stage.parameters());
+        EXPECT_EQ(muon.optimizer, 4 * (sizes.parameters + state.size()));
+        const std::int64_t scratch = muon_scratch<Bf16, float>(stage.parameters());
+        EXPECT_EQ(muon.workspace, 2 * std::max(sizes.scratch, scratch));
       }
     }
   }

@@ -20,13 +20,15 @@ TEST(KernelContext, TrainsATransformerOnAGpu) {
   for (const char* engine : {"cublaslt", "portable"}) {
     for (const bool rounds : {false, true}) {
       KernelContext context(
-          nullptr, {.products = {engine, rounds ? cpu::Precision::bf16 : cpu::Precision::f32},
-                    .workspace = workspace_needed(model, kMicrobatchSize, rounds)});
+          nullptr,
+          {.products = {engine, rounds ? cpu::Precision::bf16 : cpu::Precision::f32},
+           .workspace = workspace_needed(model, kMicrobatchSize, OptimizerKind::adamw, rounds)});
       expect_near(train(model, Recompute::none, Kernels<float>(context), GpuMachine(1)), expected,
                   rounds);
     }
     KernelContext context(nullptr, {.products = {engine, cpu::Precision::f32},
-                                    .workspace = workspace_needed(model, kMicrobatchSize, false)});
+                                    .workspace = workspace_needed(model, kMicrobatchSize,
+                                                                  OptimizerKind::adamw, false)});
     expect_near(train(model, Recompute::none, Kernels<Bf16>(context), GpuMachine(1)), expected,
                 true);
   }

@@ -11,6 +11,7 @@
 
 #include "executor/cpu/kernels.h"
 #include "executor/cuda/kernels/workspace.h"
+#include "executor/stage/muon.h"
 #include "tests/executor/cuda/cpu_context.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/executor/cuda/training_step.h"
@@ -25,7 +26,7 @@ static_assert(tandem::Kernels<GpuKernels> && tandem::Kernels<Bf16Kernels>);
 void expect_trains_alike(const ModelSpec& model, Recompute recompute, bool rounds) {
   CpuMachine machine(Order::ascending);
   const auto expected = train(model, recompute, cpu::Kernels<double>(), machine);
-  const Bytes needed = workspace_needed(model, kMicrobatchSize, rounds);
+  const Bytes needed = workspace_needed(model, kMicrobatchSize, OptimizerKind::adamw, rounds);
   for (const bool fuses : {true, false}) {
     CpuContext context(rounds, fuses);
     expect_near(train(model, recompute, GpuKernels(context), machine), expected, rounds);
@@ -51,7 +52,8 @@ void expect_trains_in_bf16(const ModelSpec& model, Recompute recompute) {
   for (const bool fuses : {true, false}) {
     CpuContext context(false, fuses);
     expect_near(train(model, recompute, Bf16Kernels(context), machine), expected, true);
-    EXPECT_LE(context.most_workspace(), workspace_needed(model, kMicrobatchSize, false));
+    EXPECT_LE(context.most_workspace(),
+              workspace_needed(model, kMicrobatchSize, OptimizerKind::adamw, false));
   }
 }
 
@@ -99,6 +101,68 @@ TEST(KernelSetDeathTest, AbortsOnTokensThatCannotBe) {
   EXPECT_DEATH(kernels.keep_tokens(tokens, std::span(x).first(1)), "check failed.*values: -1");
   EXPECT_DEATH(kernels.cross_entropy({.rows = 1, .width = 3}, targets, 1.0, x, nullptr),
                "check failed.*values: 3 3");
+}
+
+/// How far a matrix's step is from that of the CPU in double, of what it moves.
+template <class A>
+double distance_of_matrix_step(MatmulShape matrix) {
+  const std::int64_t count = matrix.inner * matrix.columns;
+  const auto weights = random_numbers<float>(count, 1), gradient = random_numbers<float>(count, 2);
+  std::vector<float> mean = random_numbers<float>(count, 3), made(weights.size());
+  std::vector<double> exact_mean = widen(mean), expected(weights.size());
+  const StepNumbers numbers{.learning_rate = 0.1, .weight_decay = 0.1, .beta1 = 0.95};
+  const auto room_of = [&]<class T, class W>(T /*of*/, W /*wide*/) {
+    return std::vector<T>(static_cast<std::size_t>(OrthogonalScratch<T, W>::elements(matrix)));
+  };
+  auto exact_room = room_of(0.0, 0.0);
+  const cpu::Kernels<double> oracle;
+  const std::vector<double> exact_weights = widen(weights), exact_gradient = widen(gradient);
+  step_matrix(oracle, matrix, MuonScale::original,
+              StepSpans<double>{.weights = exact_weights,
+                                .gradient = exact_gradient,
+                                .first = exact_mean,
+                                .weights_out = expected},
+              numbers, std::span<double>(exact_room));
+  CpuContext context(false);
+  const KernelSet<CpuContext, A> kernels(context);
+  auto room = room_of(A{}, 0.0F);
+  step_matrix(kernels, matrix, MuonScale::original,
+              StepSpans<A, float>{
+                  .weights = weights, .gradient = gradient, .first = mean, .weights_out = made},
+              numbers, std::span<A>(room));
+  EXPECT_LT(relative_error(mean, exact_mean), 1e-6);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    made[i] -= weights[i];
+    expected[i] -= exact_weights[i];
+  }
+  return relative_error(made, expected);
+}
+
+TEST(KernelSet, StepsWholeMatrices) {
+  for (const MatmulShape& matrix :
+       {MatmulShape{.inner = 12, .columns = 33}, MatmulShape{.inner = 41, .columns = 9}}) {
+    EXPECT_LT(distance_of_matrix_step<float>(matrix), 1e-5);
+    // In bfloat16 the iteration itself is, as torch's is.
+    EXPECT_LT(distance_of_matrix_step<Bf16>(matrix), 3e-2);
+    EXPECT_GT(distance_of_matrix_step<Bf16>(matrix), 1e-4);
+  }
+}
+
+// Float factors of its products are rounded in the workspace, where these are to be bfloat16.
+TEST(KernelSet, AsksForWorkspaceByTheOptimizer) {
+  ModelSpec model = tandem::testing::tiny_gpt();
+  model.width = 64;
+  model.sequence = 1;
+  const auto needed = [&](OptimizerKind kind) { return workspace_needed(model, 1, kind, true); };
+  CpuContext context(true);
+  const GpuKernels kernels(context);
+  const MatmulShape matrix{.inner = 4 * 64, .columns = 64};
+  std::vector<float> scratch(
+      static_cast<std::size_t>(OrthogonalScratch<float, float>::elements(matrix)));
+  const OrthogonalScratch<float, float> at(scratch, matrix);
+  orthogonalise(kernels, matrix, at);
+  EXPECT_LE(context.most_workspace(), needed(OptimizerKind::muon));
+  EXPECT_GT(context.most_workspace(), needed(OptimizerKind::adamw));
 }
 
 }  // namespace

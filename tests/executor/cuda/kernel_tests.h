@@ -694,6 +694,48 @@ TYPED_TEST_P(CudaKernels, StepsPredictWhatTheyWouldMake) {
   }
 }
 
+/// What Muon makes of a momentum besides products.
+TYPED_TEST_P(CudaKernels, MomentaThatAreMadeOrthogonal) {
+  using A = typename TypeParam::Activation;
+  constexpr std::int64_t kCount = 777;
+  const auto gradient0 = random_numbers<float>(kCount, 2), mean0 = random_numbers<float>(kCount, 3);
+  const auto x0 = numbers_of<A>(kCount, 4), y0 = numbers_of<A>(kCount, 5);
+  for (const bool keeps_state : {false, true}) {
+    std::vector<double> mean_after = widen(mean0), slope0(kCount), combined0(kCount), even0(kCount);
+    this->oracle.nesterov({.gradient = widen(gradient0),
+                           .momentum = mean_after,
+                           .slope = slope0,
+                           .keeps_state = keeps_state},
+                          kStepNumbers);
+    this->oracle.combine(-4.775, widen(x0), 2.0315, widen(y0), combined0);
+    const std::vector<double> square0{900.0};
+    this->oracle.divide_by_norm(slope0, square0, even0);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto gradient = machine.put(gradient0), mean = machine.put(mean0);
+      auto x = machine.put(x0), y = machine.put(y0);
+      auto square = machine.put(square0);
+      auto slope = machine.template poisoned<float>(kCount);
+      auto even = machine.template poisoned<A>(kCount);
+      const auto kernels = kernels_of<A>(machine);
+      kernels.nesterov({.gradient = gradient.in(),
+                        .momentum = mean.out(),
+                        .slope = slope.out(),
+                        .keeps_state = keeps_state},
+                       kStepNumbers);
+      kernels.combine(-4.775, x.in(), 2.0315, y.in(), x.out());
+      kernels.divide_by_norm(slope.in(), square.in(), even.out());
+      this->expect_near(machine.get(mean), mean_after);
+      this->expect_near(machine.get(slope), slope0);
+      this->expect_near(machine.get(x), combined0);
+      this->expect_near(machine.get(even), even0);
+      outputs.keep(machine.get(mean));
+      outputs.keep(machine.get(slope));
+      outputs.keep(machine.get(x));
+      outputs.keep(machine.get(even));
+    });
+  }
+}
+
 TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
   const auto weights0 = random_numbers<float>(300, 1), gradient0 = random_numbers<float>(300, 2);
   const std::vector<float> zeros(300);
@@ -749,11 +791,11 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsCorrectWhatTheyMake,
-                            StepsPredictWhatTheyWouldMake, StepsHeedTheDecisionWhenTheyRun,
-                            Elementwise, StartsAnywhere, GeluFarFromZero, CopiesRoundToTheNearest,
-                            LayerNorm, LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
-                            AttentionSurvivesHugeScores, Embedding,
-                            TokensThatTheTableDoesNotHaveShow, CrossEntropy,
+                            StepsPredictWhatTheyWouldMake, MomentaThatAreMadeOrthogonal,
+                            StepsHeedTheDecisionWhenTheyRun, Elementwise, StartsAnywhere,
+                            GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm, LayerNormBackward,
+                            SumsOverRowsAddToWhatIsThere, Attention, AttentionSurvivesHugeScores,
+                            Embedding, TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
                             SquaredErrorAndSumOfSquares, PlainProducts,
                             ProductsWithMoreMadeAlongTheWay);

@@ -23,18 +23,25 @@ constexpr std::initializer_list kCorrections{DelayCorrection::error_feedback,
 struct Stepped {
   OptimizerConfig config;
   std::vector<double> weights;
+  std::vector<Tensor> tensors = {{.name = "w",
+                                  .shape = {1, static_cast<std::int64_t>(weights.size())},
+                                  .decayed = true,
+                                  .hidden = true}};
   std::vector<double> state = std::vector<double>(
-      weights.size() * static_cast<std::size_t>(optimizer_states(config.optimizer())));
+      static_cast<std::size_t>(StateLayout(config.optimizer(), tensors).size()));
+  std::vector<double> scratch = std::vector<double>(
+      static_cast<std::size_t>(update_scratch<double, double>(config.kind, tensors)));
   std::int64_t steps = 0;
 
   void step(const std::vector<double>& gradients) {
     cpu::Kernels<double> kernels;
-    std::vector<Tensor> tensors(1);
-    tensors[0] = {
-        .name = "w", .shape = {1, static_cast<std::int64_t>(weights.size())}, .decayed = true};
     ++steps;
     update(kernels, config, {.number = steps, .batch = steps}, std::span<const Tensor>(tensors),
-           {.weights = weights, .gradients = gradients, .state = state, .weights_out = weights});
+           {.weights = weights,
+            .gradients = gradients,
+            .state = state,
+            .weights_out = weights,
+            .scratch = scratch});
   }
 };
 
@@ -165,7 +172,8 @@ double distance_to_prediction(OptimizerConfig config) {
 // x(t+1) = x(t) − 2u(t) + u(t−1) is z(t+1) = z(t) − u(t) with passes at x = z − u, the last step.
 TEST(DelayCorrection, IsPredictionByTheLastStep) {
   for (const OptimizerKind kind :
-       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam}) {
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw, OptimizerKind::nadam,
+        OptimizerKind::muon}) {
     OptimizerConfig config{.kind = kind,
                            .correction = DelayCorrection::error_feedback_with_decay,
                            .learning_rate = 0.1,

@@ -33,7 +33,8 @@ struct Memory {
 class EveryOptimizer : public ::testing::TestWithParam<OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer,
                          ::testing::Values(OptimizerKind::sgd, OptimizerKind::momentum,
-                                           OptimizerKind::adamw, OptimizerKind::nadam),
+                                           OptimizerKind::adamw, OptimizerKind::nadam,
+                                           OptimizerKind::muon),
                          [](const auto& instance) { return std::string(name(instance.param)); });
 
 /// The published formulas for one number.
@@ -69,6 +70,7 @@ struct Formula {
         return shrunk - config.learning_rate * first;
       case OptimizerKind::nadam:
         return nadam_step(shrunk, gradient, number);
+      case OptimizerKind::muon:  // of what is no hidden matrix
       case OptimizerKind::adamw:
         break;
     }
