@@ -16,6 +16,11 @@ namespace tandem {
 /// gradient (StageSlots::forwards_in_workspace). REQUIRES: as count_slots().
 std::vector<ReplicaId> forwards_in_workspace(const Program& program);
 
+/// Of each stage, how many slots of a ring serve the microbatches between the backward of their
+/// last slice and that of their first one, taken in the order in which they begin, all on one lane;
+/// 0 where sequences are whole.
+Table<ReplicaId, std::int32_t> context_gradients(const Program& program);
+
 }  // namespace tandem
 
 namespace tandem::slots {
@@ -107,5 +112,11 @@ class KnowledgeSpace {
   Table<DeviceId, std::vector<LaneId>> lanes_;
   Table<DeviceId, std::vector<Common>> common_;  // as far as asked for; few
 };
+
+/// What the proof counts by uses that begin one after the other.
+constexpr bool counts_by_turns(SlotKind kind) {
+  return !is_version(kind) && kind != SlotKind::stash && kind != SlotKind::eviction_buffer &&
+         kind != SlotKind::context_gradient;
+}
 
 }  // namespace tandem::slots

@@ -61,6 +61,9 @@ class SlotCounter {
     for (const ReplicaId replica : forwards_in_workspace(program_))
       counts_[replica].forwards_in_workspace = true;
     count_stashes();
+    const auto context = context_gradients(program_);
+    for (const ReplicaId replica : ids(context))
+      counts_[replica][SlotKind::context_gradient] = context[replica];
     const std::int64_t ramp = program_.ramp();
     std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
     State state = start();
@@ -182,10 +185,8 @@ class SlotCounter {
     for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[replica][kind];
-        const bool counted = !is_version(static_cast<SlotKind>(kind)) &&
-                             kind != index(SlotKind::stash) &&
-                             kind != index(SlotKind::eviction_buffer);
-        const bool used = counted && counts_[replica].counts[kind] > 0;
+        const bool used =
+            counts_by_turns(static_cast<SlotKind>(kind)) && counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
     }

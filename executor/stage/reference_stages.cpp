@@ -63,6 +63,13 @@ std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceCon
   return config.stages;
 }
 
+std::vector<std::int32_t> turns_of(std::vector<std::int32_t> order, std::int32_t microbatches,
+                                   std::int32_t slices) {
+  for (std::int32_t k = 0; std::ssize(order) < microbatches; ++k) order.push_back(k);
+  std::erase_if(order, [slices](std::int32_t unit) { return unit % slices != slices - 1; });
+  return order;
+}
+
 std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
                                              const std::vector<LayerRange>& layers,
                                              WeightSemantics semantics) {
@@ -71,12 +78,11 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
   std::vector<ReferenceStage> stages;
   for (const StageId stage : all_ids<StageId>(layers.size())) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_of(stage);
-    ReferenceStage row{
-        .layers = layers[index(stage)],
-        .replicas = static_cast<std::int32_t>(replicas.size()),
-        .staleness = std::vector<std::int32_t>(m, delay),
-        .reading = schedule.readings.empty() ? Reading{} : schedule.readings[stage],
-        .replica = std::vector<std::int32_t>(m)};
+    ReferenceStage row{.layers = layers[index(stage)],
+                       .replicas = static_cast<std::int32_t>(replicas.size()),
+                       .staleness = std::vector<std::int32_t>(m, delay),
+                       .reading = schedule.readings.empty() ? Reading{} : schedule.readings[stage],
+                       .replica = std::vector<std::int32_t>(m)};
     std::vector<std::vector<std::int32_t>> orders;
     for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
       for (const std::int32_t k : orders.emplace_back(summing_order(schedule, replicas[replica])))

@@ -2,6 +2,8 @@
 // ReferenceVersion: a version of a stage's weights as the serial reference keeps it, with what
 // passes read instead.
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +11,11 @@
 #include "core/schedule/reading.h"
 
 namespace tandem {
+
+template <class T>
+std::vector<T> zero_numbers(std::int64_t size) {
+  return std::vector<T>(static_cast<std::size_t>(size));
+}
 
 template <class T>
 struct ReferenceVersion {
@@ -26,13 +33,14 @@ struct ReferenceVersion {
   const Tensors& read_by_backward() const { return backward.empty() ? weights : backward; }
 
   /// Of weights that no step has made: they are predicted to stay.
-  void predict_no_change(const Reading& reading, const std::string& name) {
-    if (has_forward(reading)) forward[name] = weights.at(name);
-    if (has_backward(reading)) backward[name] = weights.at(name);
+  void predict_no_change(const Reading& reading, const std::string& name,
+                         const std::vector<T>& unchanged) {
+    if (has_forward(reading)) forward[name] = unchanged;
+    if (has_backward(reading)) backward[name] = unchanged;
   }
   /// Where a step was skipped behind `before`: what was corrected stays, too.
   void skip(const ReferenceVersion& before, const Reading& reading, const std::string& name) {
-    predict_no_change(reading, name);
+    predict_no_change(reading, name, weights.at(name));
     if (reading.corrects()) backward[name] = before.backward.at(name);
   }
   /// A table that is another one's copy.

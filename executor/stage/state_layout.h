@@ -78,4 +78,16 @@ class StateLayout {
   std::int64_t seconds_ = 0;
 };
 
+/// A tensor whose spans are of nothing else.
+inline Tensor by_itself(Tensor tensor) {
+  tensor.offset = 0;
+  return tensor;
+}
+
+/// Numbers of an optimizer's state for a tensor.
+inline std::int64_t state_size(Optimizer optimizer, const Tensor& tensor) {
+  const Tensor alone = by_itself(tensor);
+  return StateLayout(optimizer, std::span(&alone, 1)).size();
+}
+
 }  // namespace tandem

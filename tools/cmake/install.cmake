@@ -15,6 +15,7 @@ set(tandem_public_headers
   core/import/models.h
   core/lower/lower.h
   core/memory/memory.h
+  core/memory/of_slices.h
   core/memory/storage.h
   core/model/catalog.h
   core/model/calibration.h
@@ -31,6 +32,7 @@ set(tandem_public_headers
   core/schedule/placement.h
   core/schedule/recompute.h
   core/schedule/schedule.h
+  core/schedule/slicing.h
   core/schedule/user_schedule.h
   core/text/files.h
   core/text/text_sink.h
