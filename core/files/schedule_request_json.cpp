@@ -42,11 +42,21 @@ class OptionReader {
       value_.expected(std::string(kRecomputeNames));
     }
   }
+  void operator()(Slicing Request::*member) {
+    const std::string text = value_.string();
+    if (auto slicing = parse_slicing(text)) {
+      request_.*member = std::move(*slicing);
+    } else if (!text.empty()) {
+      value_.expected(std::string(kSlicingNames));
+    }
+  }
   void operator()(std::vector<std::uint16_t> Request::*member) {
     for (const JsonReader& count : value_.array())
       (request_.*member).push_back(count.integer<std::uint16_t>(1, kMostOfEach));
   }
-  void operator()(std::vector<double> Request::*member) { request_.*member = {value_.number(1.0)}; }
+  void operator()(std::vector<double> Request::*member) {
+    request_.*member = {value_.number(1.0)};
+  }
   void operator()(std::optional<Duration> Request::*member) {
     request_.*member = value_.duration();
   }
@@ -67,6 +77,7 @@ struct OptionWriter {
     return request.*member;
   }
   Json operator()(Recompute Request::*member) const { return name(request.*member); }
+  Json operator()(Slicing Request::*member) const { return name(request.*member); }
   Json operator()(std::vector<double> Request::*member) const {
     const std::vector<double>& numbers = request.*member;
     return numbers.empty() ? Json() : numbers.size() == 1 ? Json(numbers.front()) : Json(numbers);

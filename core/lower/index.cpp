@@ -64,6 +64,25 @@ void check_move(const Schedule& schedule, DeviceId device, const Op& op) {
          op.microbatch, index(op.replica), op.span);
 }
 
+/// What rests on slices of a microbatch being worked on in a row, on one device.
+void check_slices(const Schedule& schedule) {
+  if (schedule.slices == 1) return;
+  const Placement& placement = schedule.placement;
+  if (placement.replicas() != placement.stages())
+    reject(schedule, "where sequences are sliced, a stage has one replica");
+  for (const std::vector<Op>& order : schedule.order) {
+    for (const Op& op : order) {
+      if (moves_stash(op.kind)) {
+        reject(schedule, "{} {} of stage {}: a slice's keys and values are read by later slices",
+               name(op.kind), op.microbatch, index(op.replica));
+      }
+      if (!is_compute(op.kind) || (op.span == 1 && op.group == 0)) continue;
+      reject(schedule, "{} {} of stage {}: slices are worked on one by one", name(op.kind),
+             op.microbatch, index(op.replica));
+    }
+  }
+}
+
 /// An op that stands next to another of its group.
 void check_group(const Schedule& schedule, const Op& before, const Op& op) {
   if (op.group == 0 || op.group != before.group) return;
@@ -91,6 +110,7 @@ const Sum& Body::sum(NodeId node) const {
 }
 
 Body ops_of(const Schedule& schedule) {
+  check_slices(schedule);
   Body body;
   std::size_t count = 0;
   for (const std::vector<Op>& order : schedule.order) count += order.size();

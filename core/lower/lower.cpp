@@ -31,8 +31,8 @@ class Assembly {
         shared_(transfer_lanes == TransferLanes::shared) {
     CostIds none;
     none.fill(kUnpriced);
-    cost_of_replica_ = Table<ReplicaId, CostIds>(placement_.replicas(), none);
-    cost_of_link_.assign(body.links.size(), kUnpriced);
+    cost_of_slice_.assign(placement_.replicas() * at(schedule.slices), none);
+    cost_of_link_.assign(body.links.size() * at(schedule.slices), kUnpriced);
     make_lanes();
   }
 
@@ -40,6 +40,7 @@ class Assembly {
     const std::size_t size = body_.size();
     parts_.schedule = schedule_.name;
     parts_.microbatches = schedule_.microbatches;
+    parts_.slices = schedule_.slices;
     parts_.placement = placement_;
     parts_.reads_newest = schedule_.reads_newest;
     parts_.corrections = schedule_.corrections;
@@ -112,12 +113,18 @@ class Assembly {
     return static_cast<std::uint32_t>(index(found->second));
   }
 
+  /// Of its microbatch's; 0 of what is done for whole ones.
+  std::int32_t slice_of(const Op& op) const {
+    return is_compute(op.kind) || is_transfer(op.kind) ? op.microbatch % schedule_.slices : 0;
+  }
+
   CostKey key_of(const Op& op) const {
     CostKey key{.kind = op.kind, .replica = op.replica};
     key.source = key.target = placement_.device[op.replica];
     if (moves_stash(op.kind)) key.target = placement_.partner[key.source];
     if (op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
     if (op.kind == OpKind::backward_weight) key.span = op.span;
+    key.slice = static_cast<std::uint16_t>(slice_of(op));
     return key;
   }
 
@@ -128,17 +135,21 @@ class Assembly {
       key.overlapped = body_.first_of_group(node) != body_.last_of_group(node);
       return CostId{price(key)};
     }
-    std::uint32_t& known = cost_of_replica_[op.replica][index(op.kind)];
+    const std::size_t row = index(op.replica) * at(schedule_.slices) + at(slice_of(op));
+    std::uint32_t& known = cost_of_slice_[row][index(op.kind)];
     if (known == kUnpriced) known = price(key_of(op));
     return CostId{known};
   }
 
-  CostId cost_of_link(std::uint32_t link_number) {
-    std::uint32_t& known = cost_of_link_[link_number];
+  CostId cost_of_link(std::uint32_t link_number, std::int32_t slice) {
+    std::uint32_t& known = cost_of_link_[link_number * at(schedule_.slices) + at(slice)];
     if (known == kUnpriced) {
       const lowering::Link& link = body_.links[link_number];
-      known = price(
-          {.kind = link.kind, .replica = link.from, .source = link.source, .target = link.target});
+      known = price({.kind = link.kind,
+                     .replica = link.from,
+                     .source = link.source,
+                     .target = link.target,
+                     .slice = static_cast<std::uint16_t>(slice)});
     }
     return CostId{known};
   }
@@ -161,7 +172,7 @@ class Assembly {
   void add_transfer(NodeId node, Instruction& instruction) {
     const lowering::Transfer& transfer = body_.transfer(node);
     instruction.op = body_.op(transfer);
-    instruction.cost = cost_of_link(transfer.link);
+    instruction.cost = cost_of_link(transfer.link, slice_of(instruction.op));
     if (shared_) {
       for (const LaneId lane : link_lanes_[transfer.link]) parts_.lane_pool.push_back(lane);
     }
@@ -259,7 +270,7 @@ class Assembly {
   Table<DeviceId, LaneId> compute_lane_;
   std::vector<std::array<LaneId, 2>> link_lanes_;
   std::map<Lane, LaneId> lane_ids_;
-  Table<ReplicaId, CostIds> cost_of_replica_;
+  std::vector<CostIds> cost_of_slice_;  // of each replica's
   std::vector<std::uint32_t> cost_of_link_;
   std::map<CostKey, CostId> cost_ids_;
 };

@@ -87,7 +87,8 @@ class Printer {
 
   void print_header() {
     text_ = fmt::format("# {}  devices {}  microbatches {}", print_name(schedule_.name),
-                        placement_.devices, schedule_.microbatches);
+                        placement_.devices, schedule_.whole_microbatches());
+    if (schedule_.slices != 1) text_ += fmt::format("  slices {}", schedule_.slices);
     if (schedule_.width != 1) text_ += fmt::format("  width {}", schedule_.width);
     default_staleness_ = common_staleness(schedule_.order.rows()).value_or(0);
     if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);

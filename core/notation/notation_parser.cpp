@@ -22,21 +22,6 @@ constexpr std::uint32_t kMostNotationMicrobatches = 1U << 20;
 constexpr std::uint32_t kMostOffset = (1U << 24) - 1;
 constexpr std::uint32_t kMost16 = std::numeric_limits<std::uint16_t>::max();
 
-std::optional<OpKind> kind_of(char letter) {
-  for (const OpTraits& row : kOpTraits) {
-    if (row.notation.size() == 1 && row.notation[0] == letter) return row.kind;
-  }
-  return std::nullopt;
-}
-
-std::string letters() {
-  std::string text;
-  for (const OpTraits& row : kOpTraits) {
-    if (!row.notation.empty()) text += fmt::format("{}{}", text.empty() ? "" : " ", row.notation);
-  }
-  return text;
-}
-
 /// What the header lines say, and the placement that follows from them.
 class HeaderParser {
  public:
@@ -59,6 +44,7 @@ class HeaderParser {
         in_.diagnose_whole_text(fmt::format("the header lacks \"{}\"", needed));
     }
     if (in_.has_diagnostic()) return;
+    count_slices();
     Placement& placement = schedule_.placement;
     placement.devices = static_cast<std::uint16_t>(devices_);
     schedule_.order.resize(devices_);
@@ -86,9 +72,9 @@ class HeaderParser {
   std::uint16_t staleness() const { return staleness_; }
 
  private:
-  static constexpr std::array<std::string_view, 11> kKeys{
-      "devices", "microbatches", "width", "staleness", "reads",   "corrections",
-      "stages",  "replicas",     "edges", "tied",      "partners"};
+  static constexpr std::array<std::string_view, 12> kKeys{
+      "devices",     "microbatches", "slices",   "width", "staleness", "reads",
+      "corrections", "stages",       "replicas", "edges", "tied",      "partners"};
   static constexpr std::string_view kOlderReplicas = "parts";  // what older files call "replicas"
 
   static std::size_t row(std::string_view key) {
@@ -140,6 +126,17 @@ class HeaderParser {
     return name;
   }
 
+  /// The header counts whole microbatches; the ops, as the schedule does, slices.
+  void count_slices() {
+    const std::int64_t all = std::int64_t{schedule_.microbatches} * schedule_.slices;
+    if (all > kMostNotationMicrobatches) {
+      return in_.diagnose_whole_text(
+          fmt::format("{} microbatches of {} slices: expected at most {} slices of all of them",
+                      schedule_.microbatches, schedule_.slices, kMostNotationMicrobatches));
+    }
+    schedule_.microbatches = static_cast<std::int32_t>(all);
+  }
+
   void read_field() {
     const std::string_view key = in_.next_word();
     const std::size_t field = row(key == kOlderReplicas ? "replicas" : key);
@@ -154,6 +151,9 @@ class HeaderParser {
     } else if (key == "microbatches") {
       schedule_.microbatches = static_cast<std::int32_t>(
           in_.number(in_.next_word(), "microbatches", 1, kMostNotationMicrobatches));
+    } else if (key == "slices") {
+      schedule_.slices =
+          static_cast<std::int32_t>(in_.number(in_.next_word(), "slices", 1, kMost16));
     } else if (key == "width") {
       schedule_.width =
           static_cast<std::uint16_t>(in_.number(in_.next_word(), "width", 1, kMost16));
@@ -358,8 +358,8 @@ class OrderParser {
   Op read_op(std::string_view whole) {
     std::string_view word = whole;
     const std::string_view replica = WordReader::take_digits(word);
-    const std::optional<OpKind> kind = word.empty() ? std::nullopt : kind_of(word[0]);
-    if (!kind) in_.fail(whole, fmt::format("\"{}\" is no op", whole), "letters: " + letters());
+    const std::optional<OpKind> kind = word.empty() ? std::nullopt : kind_of_letter(word[0]);
+    if (!kind) in_.fail(whole, fmt::format("\"{}\" is no op", whole), "letters: " + op_letters());
     word.remove_prefix(1);
     Op op{.kind = *kind, .replica = read_replica(replica, whole)};
     const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);

@@ -20,6 +20,21 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 }  // namespace
 
+std::optional<OpKind> kind_of_letter(char letter) {
+  for (const OpTraits& row : kOpTraits) {
+    if (row.notation.size() == 1 && row.notation[0] == letter) return row.kind;
+  }
+  return std::nullopt;
+}
+
+std::string op_letters() {
+  std::string text;
+  for (const OpTraits& row : kOpTraits) {
+    if (!row.notation.empty()) text += fmt::format("{}{}", text.empty() ? "" : " ", row.notation);
+  }
+  return text;
+}
+
 WordReader::WordReader(std::string_view text, std::string_view file) : text_(text), file_(file) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets write one
   if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());

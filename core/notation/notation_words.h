@@ -4,13 +4,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/schedule/op_kind.h"
 
 namespace tandem {
+
+/// The kind of op that a letter of our notation stands for; empty: none.
+std::optional<OpKind> kind_of_letter(char letter);
+/// All such letters, for messages: "f r b …".
+std::string op_letters();
 
 /// Ends the reading of a word, once its diagnostic is made.
 struct BadWord {};

@@ -254,14 +254,14 @@ bool is_pytorch_csv(std::string_view text) {
 }
 
 static void check_words(const Schedule& schedule) {
-  bool all = schedule.placement.stages() == schedule.placement.replicas();
+  bool all = schedule.placement.stages() == schedule.placement.replicas() && schedule.slices == 1;
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) all = all && has_words_for(schedule, op);
   }
   if (all) return;
   throw InputError(fmt::format(
       "schedule {} can't be written as pytorch-csv: the format has no words for weight versions, "
-      "batches that overlap, recomputation, evictions, replicas or sums",
+      "batches that overlap, recomputation, evictions, replicas, slices or sums",
       schedule.name));
 }
 

@@ -69,6 +69,8 @@ struct CostKey {
   // Both are the replica's device, except for transfers: a transfer goes from source to target,
   // and a stash moves, there or back, between the replica's device and its partner.
   DeviceId source{}, target{};
+  std::uint16_t slice = 0;  // of its microbatch's, of what works on one: slices differ in length
+                            // and in how many tokens stand before them
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
 
@@ -89,10 +91,11 @@ LaneKind own_lane(OpKind kind);
 struct ProgramParts {
   std::string schedule;
   std::int32_t microbatches = 1;
+  std::int32_t slices = 1;  // Schedule::slices
   Placement placement;
   bool reads_newest = false;                    // Schedule::reads_newest
   Table<StageId, Correction> corrections = {};  // Schedule::corrections
-  std::vector<Instruction> instructions;  // one global topological order
+  std::vector<Instruction> instructions;        // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
   Table<LaneId, Lane> lanes;
@@ -110,7 +113,12 @@ class Program {
 
   const std::string& schedule() const { return parts_.schedule; }
   const Placement& placement() const { return parts_.placement; }
+  /// Of a batch; where sequences are sliced, slices, those of a microbatch one after the other.
   std::int32_t microbatches() const { return parts_.microbatches; }
+  /// Of each microbatch: 1 where sequences are whole.
+  std::int32_t slices() const { return parts_.slices; }
+  /// Which of its microbatch's an op works on, from 0. REQUIRES: it is of one.
+  std::int32_t slice_of(const Op& op) const { return op.microbatch % parts_.slices; }
   /// Forward and backward of a microbatch may read different versions, each the newest.
   bool reads_newest() const { return parts_.reads_newest; }
 

@@ -17,7 +17,7 @@ using Request = ScheduleRequest;
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
 constexpr std::int64_t kMostSearched = 1'000'000'000'000, kMostSeed = 9'000'000'000'000'000'000;
 
-const std::array<ScheduleOption, 17> kOptionRows{{
+const std::array<ScheduleOption, 18> kOptionRows{{
     // Flag, argument, help; member, key, least, most, times, otherwise; use.
     {{"width", "W", "replicas of the whole pipeline (default 1)"},
      {&Request::width, "width", 1, kMostCount},
@@ -54,6 +54,13 @@ const std::array<ScheduleOption, 17> kOptionRows{{
       "correct for the delays that the paper says, right for pipelines that do a forward and a "
       "backward of different microbatches in each tick; those of 1f1b are shorter"},
      {&Request::published_delays, "published_delays"},
+     {}},
+    {{"slices", "N",
+      "how each sequence is cut: N slices as long as each other; by-work:N, with as many "
+      "operations "
+      "each; by-time, as many and as long as is fastest for the model; or the tokens of each, such "
+      "as 512,256,256 (default 1: not cut)"},
+     {&Request::slices, "slices"},
      {}},
     {{"activation-cap", "X",
       "microbatches whose activations a device may hold (default: any number; "
@@ -135,6 +142,12 @@ class OptionParser {
     request_.*member = *recompute;
     return std::nullopt;
   }
+  std::optional<std::string> operator()(Member<Slicing> member) {
+    std::optional<Slicing> slicing = parse_slicing(text_);
+    if (!slicing) return std::string(kSlicingNames);
+    request_.*member = std::move(*slicing);
+    return std::nullopt;
+  }
   std::optional<std::string> operator()(Member<std::vector<std::uint16_t>> member) {
     auto counts = numbers_in<std::uint16_t>(text_, '-');
     if (!counts || std::ranges::find(*counts, 0) != counts->end()) return "counts such as 2-1-1";
@@ -176,6 +189,7 @@ struct OptionPrinter {
   std::string operator()(Member<double> member) const { return fmt::format("{}", request.*member); }
   std::string operator()(Member<bool> member) const { return request.*member ? "yes" : "no"; }
   std::string operator()(Member<Recompute> member) const { return name(request.*member); }
+  std::string operator()(Member<Slicing> member) const { return name(request.*member); }
   std::string operator()(Member<std::vector<std::uint16_t>> member) const {
     return fmt::format("{}", fmt::join(request.*member, "-"));
   }

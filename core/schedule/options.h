@@ -20,6 +20,7 @@ using OptionMember =
     std::variant<std::uint16_t ScheduleRequest::*, std::int32_t ScheduleRequest::*,
                  std::int64_t ScheduleRequest::*, std::optional<std::int64_t> ScheduleRequest::*,
                  bool ScheduleRequest::*, double ScheduleRequest::*, Recompute ScheduleRequest::*,
+                 Slicing ScheduleRequest::*,
                  std::vector<std::uint16_t> ScheduleRequest::*,  // counts: 2-1-1
                  std::vector<double> ScheduleRequest::*,         // numbers: 4,3.5,3
                  std::optional<Duration> ScheduleRequest::*>;

@@ -20,8 +20,8 @@ std::string_view name(WeightSemantics semantics) {
 
 /// Every name that users may count on, also those that this version lacks: "unknown" would send
 /// them looking for a typing error.
-static constexpr std::string_view kNamesOfContract[] = {
-    "terapipe", "seq1f1b", "pipeoptim", "spectrain", "xpipe", "timeprest", "timeprest-i"};
+static constexpr std::string_view kNamesOfContract[] = {"pipeoptim", "spectrain", "xpipe",
+                                                        "timeprest", "timeprest-i"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;
@@ -53,6 +53,13 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
   constexpr std::int64_t kMostReplicas = std::numeric_limits<std::uint16_t>::max();
   constexpr std::int64_t kMostCells = 1 << 22;  // some seconds and 1.5 GiB to simulate
   if (request.devices < 1) return "a schedule needs at least one device";
+  if (request.slices.count < 1)
+    return "slices by time are found for a model, whose times are known (--slices N)";
+  if (request.units() > kMostMicrobatches && request.microbatches <= kMostMicrobatches) {
+    return fmt::format("{} microbatches of {} slices are {} slices a batch: at most {}",
+                       request.microbatches, request.slices.count, request.units(),
+                       kMostMicrobatches);
+  }
   if (request.microbatches < 1 || request.microbatches > kMostMicrobatches) {
     return fmt::format("microbatches a batch must be 1 to {}, found {}", kMostMicrobatches,
                        request.microbatches);
@@ -63,12 +70,11 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
     return fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight);
   const std::int64_t replicas =
       request.devices * static_cast<std::int64_t>(replicas_per_device(traits, request));
-  if (replicas <= kMostReplicas && replicas * request.microbatches <= kMostCells)
-    return std::nullopt;
+  if (replicas <= kMostReplicas && replicas * request.units() <= kMostCells) return std::nullopt;
   return fmt::format(
       "{} stages of {} microbatches each are too large a schedule: at most {} stages, and {} "
       "microbatches on all of them together",
-      replicas, request.microbatches, kMostReplicas, kMostCells);
+      replicas, request.units(), kMostReplicas, kMostCells);
 }
 
 static std::optional<std::string> bad_cap(const ScheduleTraits& traits,
@@ -102,7 +108,7 @@ static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
   }
   double all = 0.0;  // one after the other
   const auto add = [&](Duration time) {
-    all += static_cast<double>(time.count()) * request.microbatches;
+    all += static_cast<double>(time.count()) * static_cast<double>(request.units());
   };
   for (const StageOrderCosts& stage : request.costs->stages) {
     for (const Duration time : {stage.forward, stage.backward_input, stage.backward_weight,
@@ -126,6 +132,9 @@ std::size_t stage_count(const ScheduleTraits& traits, const ScheduleRequest& req
 std::optional<std::string> reason_against(const ScheduleTraits& traits,
                                           const ScheduleRequest& request) {
   if (auto reason = bad_size(traits, request)) return reason;
+  if (request.slices.count > 1 &&
+      std::ranges::find(traits.options, "slices") == traits.options.end())
+    return fmt::format("schedule {} does not cut sequences into slices", traits.name);
   if (auto reason = bad_cap(traits, request)) return reason;
   if (auto reason = bad_costs(traits, request)) return reason;
   if (traits.only_devices != 0 && request.devices != traits.only_devices) {

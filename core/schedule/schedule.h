@@ -14,6 +14,7 @@
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 #include "core/schedule/recompute.h"
+#include "core/schedule/slicing.h"
 
 namespace tandem {
 
@@ -24,8 +25,10 @@ namespace tandem {
 struct Schedule {
   std::string name;
   std::int32_t microbatches =
-      1;  // m: per batch, all replicas and both directions counted; the loop's period
+      1;  // m: per batch, all replicas and both directions counted; the loop's period. Where
+          // sequences are sliced, slices: those of a microbatch one after the other
   std::uint16_t width = 1;  // replicas of the whole pipeline: a price of reduce_gradient, no ops
+  std::int32_t slices = 1;  // n, of each microbatch: it divides `microbatches`
   Placement placement;
   Table<DeviceId, std::vector<Op>> order;
   /// Each forward and each backward reads the newest version that there is when it runs, as its
@@ -33,6 +36,8 @@ struct Schedule {
   bool reads_newest = false;
   /// Of each stage, what its backwards read instead of the newest version; empty: that itself.
   Table<StageId, Correction> corrections = {};
+  /// Of a batch, as data counts them: whole.
+  std::int32_t whole_microbatches() const { return microbatches / slices; }
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
@@ -62,9 +67,9 @@ struct OrderCosts {
 /// shows; the others refuse them.
 struct ScheduleRequest {
   std::uint16_t devices = 1;
-  std::int32_t microbatches = 1;
-  std::uint16_t chunks = 1;  // stages a device
-  std::int32_t group = 0;    // microbatches in a row: interleaved, of a chunk; gpipe, of all; or 0
+  std::int32_t microbatches = 1;  // whole, however sequences are sliced
+  std::uint16_t chunks = 1;       // stages a device
+  std::int32_t group = 0;  // microbatches in a row: interleaved, of a chunk; gpipe, of all; or 0
   std::int32_t extra_in_flight =
       0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
           // slope hides latency (facts: 2BW and link latency)
@@ -78,6 +83,7 @@ struct ScheduleRequest {
   /// of a pipeline that does a forward and a backward of different microbatches in each tick. Those
   /// of 1F1B are (p − 1 − s)/m.
   bool published_delays = false;
+  Slicing slices = {};      // of each sequence
   std::uint16_t width = 1;  // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last stage share the token embedding
@@ -92,6 +98,8 @@ struct ScheduleRequest {
   std::optional<std::int64_t> orders = {};  // search: looked at, at most; empty: about a second's
   std::optional<Duration> time_limit = {};  // search: the best so far after this long
 
+  /// What a schedule counts as its microbatches: slices of them all.
+  std::int64_t units() const { return std::int64_t{microbatches} * slices.count; }
   /// Empty: the schedule's own.
   std::optional<double> activation_cap(std::size_t device) const {
     if (activation_caps.empty()) return std::nullopt;

@@ -67,6 +67,32 @@ Rows flush_rows() {
   };
 }
 
+Rows sliced_rows() {
+  const auto sequence_1f1b = [](Asked request) { return make_one_forward_one_backward(request); };
+  return {
+      {{"terapipe", "gpipe of slices of sequences, backwards in the reverse order of the forwards",
+        "TeraPipe (Li et al.), ICML 2021, arXiv 2102.07988"},
+       {"(p-1)(F+B)/n", "m", "equal times of slices"},
+       {.options = {"slices"}, .make = make_terapipe}},
+      {{"seq1f1b", "1f1b of slices of sequences: a microbatch's last slice goes back first",
+        "Seq1F1B (Sun et al.), arXiv 2406.03488"},
+       {"(p-1)(F+B)/n", "min(m, 1+(p-1-d)/n)", "equal times of slices"},
+       {.options = {"slices"}, .make = sequence_1f1b}},
+      {{"seq1f1b-i", "interleaved of slices of sequences, in groups of whole microbatches",
+        "Seq1F1B (Sun et al.), arXiv 2406.03488"},
+       {"(p-1)(F+B)/nv, mn >= p", "min(mnv, 2(p-1-d)+(v-1)g+n)/nv",
+        "n divides p; groups as interleaved"},
+       {.replicas_per_device = 0,
+        .options = {"slices", "chunks"},
+        .reject = reject_sliced_interleaved,
+        .make = [](Asked request) { return make_interleaved(request, false); }}},
+      {{"seq1f1b-zb", "zb-h1 of slices of sequences",
+        "Seq1F1B (Sun et al.), arXiv 2406.03488; ZB-H1's rule on slices is ours"},
+       {"(p-1)(F+I-W)/n, mn >= p", "min(m, 1+(p-1)/n)"},
+       {.options = {"slices"}, .make = [](Asked request) { return make_zero_bubble(request, 1); }}},
+  };
+}
+
 Rows endless_rows() {
   return {
       {{"pipedream", "weight stashing: an update after each microbatch, never drains",
@@ -193,7 +219,7 @@ const Rows& registry() {
   static const Rows kRows = [] {
     Rows all;
     for (const Rows& rows : {baseline_rows(), flush_rows(), split_rows(), two_stage_rows(),
-                             two_way_rows(), automatic_rows(), endless_rows()}) {
+                             two_way_rows(), sliced_rows(), automatic_rows(), endless_rows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;

@@ -22,6 +22,10 @@ std::optional<std::string> reject_interleaved(const ScheduleRequest& request);
 Schedule make_interleaved(const ScheduleRequest& request, bool splits);
 Schedule make_looped_bfs(const ScheduleRequest& request);
 
+std::optional<std::string> reject_sliced_interleaved(const ScheduleRequest& request);
+
+Schedule make_terapipe(const ScheduleRequest& request);
+
 /// On device d the weight gradients follow `slope` × d microbatches behind those of the input, and
 /// forwards are `slope` × (p − 1 − d) ahead of them.
 Schedule make_zero_bubble(const ScheduleRequest& request, std::int32_t slope);

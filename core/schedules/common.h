@@ -17,11 +17,19 @@ namespace tandem {
 /// An activation, counted in integers so that a sum that reaches a cap equals it.
 inline constexpr std::int64_t kActivation = 1 << 20;
 
-/// A schedule with no ops yet: m, width and the tied first and last stage set from the
+/// Which of a batch's slices is the i-th to go back: microbatch by microbatch, the last slice
+/// first, since it alone has no later ones whose queries read its keys.
+inline std::int32_t backward_turn(std::int32_t i, std::int32_t slices) {
+  const std::int32_t slice = i % slices;
+  return i - slice + slices - 1 - slice;
+}
+
+/// A schedule with no ops yet: m, slices, width and the tied first and last stage set from the
 /// request.
 inline Schedule empty_schedule(const ScheduleRequest& request, Placement placement) {
   Schedule schedule;
-  schedule.microbatches = request.microbatches;
+  schedule.microbatches = static_cast<std::int32_t>(request.units());
+  schedule.slices = request.slices.count;
   schedule.width = request.width;
   schedule.placement = std::move(placement);
   if (request.tied_embeddings && schedule.placement.stages() > 1)

@@ -66,6 +66,7 @@ struct IsOfMember {
   bool operator()(bool ScheduleRequest::*) const { return value.is_boolean(); }
   bool operator()(double ScheduleRequest::*) const { return value.is_number(); }
   bool operator()(Recompute ScheduleRequest::*) const { return value.is_string(); }
+  bool operator()(Slicing ScheduleRequest::*) const { return value.is_string(); }
   bool operator()(std::vector<std::uint16_t> ScheduleRequest::*) const { return value.is_array(); }
   bool operator()(std::vector<double> ScheduleRequest::*) const {
     return value.is_number() || value.is_array() || value.is_null();

@@ -135,6 +135,10 @@ class OptionValues {
   std::vector<Pipeline> operator()(Recompute ScheduleRequest::*member) const {
     return {with(member, Recompute::full), with(member, Recompute::stage)};
   }
+  std::vector<Pipeline> operator()(Slicing ScheduleRequest::*member) const {
+    return {with(member, Slicing{Slicing::Kind::equal, 2}),
+            with(member, Slicing{Slicing::Kind::equal, 3})};
+  }
   std::vector<Pipeline> operator()(std::vector<double> ScheduleRequest::*member) const {
     return {with(member, {(base_.request.devices + 1) / 2.0})};
   }

@@ -31,6 +31,7 @@ set(tandem_public_headers
   core/schedule/placement.h
   core/schedule/recompute.h
   core/schedule/schedule.h
+  core/schedule/slicing.h
   core/schedule/user_schedule.h
   core/text/files.h
   core/text/text_sink.h

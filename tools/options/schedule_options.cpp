@@ -84,7 +84,6 @@ void add_schedule_options(Options& options) {
     if (!option.flag.empty()) declare_option(options, option);
   }
   declare(options, "clip");
-  options.absent("slices");
 }
 
 std::vector<std::string> flags_of_some_schedules() {
