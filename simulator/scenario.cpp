@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -15,7 +16,7 @@ namespace {
 
 /// Bytes that devices hold when only activations have a size.
 Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
-                                                 const Table<ReplicaId, HeldActivation>& held) {
+                                                 const OfSlices<HeldActivation>& held) {
   Table<DeviceId, MemoryByClass> memory;
   constexpr double kMost = 0x1p60;
   for (const double bytes : peak_held(program, held)) {
@@ -27,6 +28,16 @@ Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
     memory.push_back({.activations = static_cast<Bytes>(std::llround(bytes))});
   }
   return memory;
+}
+
+/// Of each slice its share.
+std::vector<HeldActivation> held_of_slices(const GivenCosts& costs, StageId stage) {
+  const HeldActivation& whole = costs.held[stage];
+  if (costs.slices.empty()) return {whole};
+  std::vector<HeldActivation> held;
+  for (const double share : costs.slices)
+    held.push_back({share * whole.all, share * whole.after_input, share * whole.remade});
+  return held;
 }
 
 SimulationRequest with_activations(const Scenario& scenario, SimulationRequest request) {
@@ -50,8 +61,8 @@ Scenario plain_scenario(Schedule schedule, const GivenCosts& costs, TransferLane
                     .activation_after_input = costs.activation_after_input};
   const Placement& placement = scenario.program.placement();
   if (costs.sized) {
-    Table<ReplicaId, HeldActivation> held;
-    for (const StageId stage : placement.stage) held.push_back(costs.held[stage]);
+    OfSlices<HeldActivation> held;
+    for (const StageId stage : placement.stage) held.push_back(held_of_slices(costs, stage));
     scenario.memory = activation_memory(scenario.program, held);
     scenario.held = std::move(held);
   }
@@ -74,7 +85,8 @@ std::optional<SimulationResult> simulate_healthy(const Scenario& scenario, std::
 }
 
 double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
-  const double samples = static_cast<double>(scenario.program.microbatches()) *
+  const Program& program = scenario.program;
+  const double samples = static_cast<double>(program.microbatches() / program.slices()) *
                          scenario.microbatch_size * scenario.schedule.width;
   return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
 }

@@ -124,17 +124,17 @@ std::optional<Duration> hold_until_back(Table<DeviceId, std::vector<Change>>& ch
 }  // namespace
 
 Curves curves_of(const Program& program, const Timeline& timeline,
-                 const Table<ReplicaId, Bytes>& stash_bytes) {
+                 const OfSlices<Bytes>& stash_bytes) {
   const Placement& placement = program.placement();
-  TANDEM_CHECK(stash_bytes.empty() || stash_bytes.size() == placement.replicas(),
-               stash_bytes.size());
+  const bool sized = stash_bytes.replicas() > 0;
+  TANDEM_CHECK(!sized || stash_bytes.replicas() == placement.replicas(), stash_bytes.replicas());
   Table<DeviceId, std::vector<Change>> in_flight(placement.devices), bytes(placement.devices);
   for (const auto& [key, life] : lives_of(program, timeline)) {
     const auto replica = key.first;
     const DeviceId device = placement.device[replica];
     hold(in_flight[device], life.forward, life.gradient, 1);
-    if (stash_bytes.empty()) continue;
-    const Bytes stash = stash_bytes[replica];
+    if (!sized) continue;
+    const Bytes stash = stash_bytes(replica, key.second % program.slices());
     const auto made = life.recompute ? life.recompute : life.forward;
     hold(bytes[device], hold_until_back(bytes, placement, device, life, made, stash), life.gradient,
          stash);
@@ -148,15 +148,16 @@ Curves curves_of(const Program& program, const Timeline& timeline,
 }
 
 Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& timeline,
-                                      const Table<ReplicaId, HeldActivation>& held) {
+                                      const OfSlices<HeldActivation>& held) {
   const Placement& placement = program.placement();
-  TANDEM_CHECK(held.size() == placement.replicas(), held.size());
+  TANDEM_CHECK(held.replicas() == placement.replicas(), held.replicas());
   Table<DeviceId, std::vector<Change>> changes(placement.devices);
   for (const auto& [key, life] : lives_of(program, timeline)) {
     const DeviceId device = placement.device[key.first];
-    const auto remade = static_cast<Bytes>(std::llround(held[key.first].remade));
-    const auto all = static_cast<Bytes>(std::llround(held[key.first].all)) - remade;
-    const auto rest = static_cast<Bytes>(std::llround(held[key.first].after_input));
+    const HeldActivation& of = held(key.first, key.second % program.slices());
+    const auto remade = static_cast<Bytes>(std::llround(of.remade));
+    const auto all = static_cast<Bytes>(std::llround(of.all)) - remade;
+    const auto rest = static_cast<Bytes>(std::llround(of.after_input));
     hold(changes[device], life.recompute, life.input_gradient, remade);
     const auto made = hold_until_back(changes, placement, device, life, life.forward, all);
     hold(changes[device], made, life.input_gradient, all);

@@ -34,13 +34,13 @@ struct Curves {
 /// stay to the end. REQUIRES: `timeline` belongs to `program`; `stash_bytes` is empty (no bytes are
 /// known) or has a row a stage.
 Curves curves_of(const Program& program, const Timeline& timeline,
-                 const Table<ReplicaId, Bytes>& stash_bytes);
+                 const OfSlices<Bytes>& stash_bytes);
 
 /// peak_held() in time, rounded to bytes: `all` from the forward, whether or not it is recomputed,
 /// `after_input` from the input-gradient to the weight-gradient. Where nothing is evicted no device
 /// ever holds more than its peak, and in a run long enough it comes to hold that.
 Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& timeline,
-                                      const Table<ReplicaId, HeldActivation>& held);
+                                      const OfSlices<HeldActivation>& held);
 
 /// The largest value of a curve.
 std::int64_t peak_of(const Curve& curve);

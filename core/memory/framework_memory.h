@@ -29,6 +29,7 @@ struct MemoryFigures {
 /// Bytes that a framework takes on each device. Weights and their versions, gradients and
 /// optimizer are those of memory_by_class(); activations are the most that is ever held at once, by
 /// the order of the device's ops (StageBytes::framework); buffers are the workspace of one op.
+/// Where sequences are sliced, the gradient of a microbatch's keys and values is beside it.
 /// Inputs that were received are held like activations; outputs are gone when they are sent. What
 /// the allocator wastes between tensors is not in it: that is of what is kept free (Reserve).
 Table<DeviceId, MemoryByClass> framework_memory(const Program& program, const SlotCounts& slots,
@@ -36,10 +37,10 @@ Table<DeviceId, MemoryByClass> framework_memory(const Program& program, const Sl
 
 /// What a stage holds when it holds most: of any two moments neither holds as much as the other of
 /// every part. REQUIRES: each stage is alone on its device, and none evicts.
-Table<ReplicaId, std::vector<HeldCounts>> fullest_moments(const Program& program);
+Table<ReplicaId, std::vector<SlicesHeld>> fullest_moments(const Program& program);
 
 /// framework_memory() of such a stage, in all.
 Bytes framework_total(const StageSlots& slots, const StageBytes& bytes,
-                      const std::vector<HeldCounts>& fullest);
+                      const std::vector<SlicesHeld>& fullest);
 
 }  // namespace tandem

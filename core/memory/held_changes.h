@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "core/memory/memory.h"
 #include "core/program/program.h"
@@ -22,6 +23,9 @@ struct HeldCounts {
   friend bool operator==(const HeldCounts&, const HeldCounts&) = default;
 };
 
+/// The same of each slice of a microbatch; where sequences are whole, one.
+using SlicesHeld = std::vector<HeldCounts>;
+
 /// In the units of `held`.
 inline double held_by(const HeldCounts& counts, const HeldActivation& held) {
   return counts.all * held.all + counts.after_input * held.after_input +
@@ -40,8 +44,8 @@ void for_each_until_steady(const Program& program, Visit visit) {
   }
 }
 
-/// Calls `change(device, replica, HeldCounts)` for what each of these ops changes; an evicted stash
-/// is held by the partner.
+/// Calls `change(device, op, HeldCounts)` for what each of these ops changes; an evicted stash is
+/// held by the partner.
 template <class Change>
 void each_held_change(const Program& program, Change change) {
   const Placement& placement = program.placement();
@@ -51,14 +55,14 @@ void each_held_change(const Program& program, Change change) {
   const std::int32_t later = remakes ? -1 : 0;
   for_each_until_steady(program, [&](const Op& op) {
     const DeviceId device = placement.device[op.replica];
-    const auto add = [&](HeldCounts what) { change(device, op.replica, what); };
+    const auto add = [&](HeldCounts what) { change(device, op, what); };
     if (op.kind == OpKind::forward) add({.all = 1, .remade = later});
     if (op.kind == OpKind::recompute) add({.remade = 1});
     if (moves_stash(op.kind)) {
       const DeviceId partner = placement.partner[device];
       const bool leaves = op.kind == OpKind::evict;
-      change(leaves ? partner : device, op.replica, HeldCounts{.all = 1});
-      change(leaves ? device : partner, op.replica, HeldCounts{.all = -1});
+      change(leaves ? partner : device, op, HeldCounts{.all = 1});
+      change(leaves ? device : partner, op, HeldCounts{.all = -1});
     }
     if (op.kind == OpKind::backward) add({.all = -1});
     if (op.kind == OpKind::backward_input) add({.all = -1, .after_input = 1});

@@ -9,8 +9,9 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",        "gradients",      "stash",           "input",        "output",
-      "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash", "corrected_weights"};
+      "weights",      "gradients",         "stash",           "input",
+      "output",       "input_gradient",    "kept_gradients",  "eviction_buffer",
+      "hosted_stash", "corrected_weights", "context_gradient"};
   return kNames[index(kind)];
 }
 
@@ -53,18 +54,17 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
   rank(evicted, evicted_);
 }
 
-Table<DeviceId, double> peak_held(const Program& program,
-                                  const Table<ReplicaId, HeldActivation>& held) {
+Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldActivation>& held) {
   Table<DeviceId, double> sum(program.placement().devices, 0.0), peak = sum;
-  each_held_change(program, [&](DeviceId device, ReplicaId replica, const HeldCounts& change) {
-    sum[device] += held_by(change, held[replica]);
+  each_held_change(program, [&](DeviceId device, const Op& op, const HeldCounts& change) {
+    sum[device] += held_by(change, held(op.replica, program.slice_of(op)));
     peak[device] = std::max(peak[device], sum[device]);
   });
   return peak;
 }
 
 Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,
-                                    const Table<ReplicaId, Pieces>& pieces) {
+                                    const OfSlices<Pieces>& pieces) {
   const Placement& placement = program.placement();
   const MicrobatchSequence sequence(program);
   std::vector<bool> recomputes(placement.replicas(), false);
@@ -74,7 +74,7 @@ Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& sl
   Table<DeviceId, Pieces> used(placement.devices), most(placement.devices);
   const auto take = [&](const Op& op, std::int64_t stashes) {
     const DeviceId device = placement.device[op.replica];
-    for (const auto& [size, count] : pieces[op.replica]) {
+    for (const auto& [size, count] : pieces(op.replica, program.slice_of(op))) {
       const std::int64_t now = used[device][size] += stashes * count;
       most[device][size] = std::max(most[device][size], now);
     }
@@ -99,9 +99,45 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
   Table<DeviceId, double> peak = peak_held(program, held);
   const Table<DeviceId, std::size_t> chunks = chunks_of(program.placement());
   for (const DeviceId device : ids(peak)) {
+    peak[device] /= program.slices();
     if (chunks[device] > 0) peak[device] /= static_cast<double>(chunks[device]);
   }
   return peak;
+}
+
+OfSlices<HeldActivation> framework_of(const Table<ReplicaId, StageBytes>& bytes) {
+  OfSlices<HeldActivation> held;
+  for (const StageBytes& of : bytes) {
+    std::vector<HeldActivation> row;
+    for (const SliceBytes& slice : of.slices) row.push_back(slice.framework);
+    held.push_back(row.empty() ? std::vector{of.framework} : std::move(row));
+  }
+  return held;
+}
+
+OfSlices<Pieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes) {
+  OfSlices<Pieces> pieces;
+  for (const StageBytes& of : bytes) {
+    std::vector<Pieces> row;
+    for (const SliceBytes& slice : of.slices) row.push_back(slice.stash_pieces);
+    if (row.empty())
+      row.push_back(of.stash_pieces.empty() ? Pieces{{of[SlotKind::stash], 1}} : of.stash_pieces);
+    pieces.push_back(std::move(row));
+  }
+  return pieces;
+}
+
+OfSlices<Bytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes) {
+  OfSlices<Bytes> stash;
+  for (const StageBytes& of : bytes) {
+    std::vector<Bytes> row;
+    for (const SliceBytes& slice : of.slices) {
+      Bytes& sum = row.emplace_back(0);
+      for (const auto& [size, count] : slice.stash_pieces) sum += size * count;
+    }
+    stash.push_back(row.empty() ? std::vector{of[SlotKind::stash]} : std::move(row));
+  }
+  return stash;
 }
 
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes) {
@@ -118,11 +154,7 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
   const Placement& placement = program.placement();
   Table<DeviceId, MemoryByClass> memory(placement.devices);
   Table<DeviceId, Bytes> workspace(placement.devices, 0);
-  Table<ReplicaId, Pieces> stashes;
-  for (const StageBytes& of : bytes) {
-    stashes.push_back(of.stash_pieces.empty() ? Pieces{{of[SlotKind::stash], 1}} : of.stash_pieces);
-  }
-  const Table<DeviceId, Pieces> pools = stash_pools(program, slots, stashes);
+  const Table<DeviceId, Pieces> pools = stash_pools(program, slots, stash_pieces_of(bytes));
   for (const ReplicaId replica : ids(slots)) {
     const DeviceId device = placement.device[replica];
     const auto held = [&](SlotKind kind) { return slots[replica][kind] * bytes[replica][kind]; };
@@ -135,8 +167,8 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.activations += held(SlotKind::eviction_buffer);
     if (slots[replica][SlotKind::hosted_stash] > 0)
       memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);
-    for (const SlotKind kind :
-         {SlotKind::input, SlotKind::output, SlotKind::input_gradient, SlotKind::kept_gradients}) {
+    for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::input_gradient,
+                                SlotKind::kept_gradients, SlotKind::context_gradient}) {
       of.buffers += held(kind);
     }
     workspace[device] = std::max(workspace[device], workspace_of(slots[replica], bytes[replica]));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/memory/of_slices.h"
 #include "core/program/program.h"
 
 namespace tandem {
@@ -35,8 +36,11 @@ enum class SlotKind : std::uint8_t {
                     // turn (core/lower/lower.h)
   hosted_stash,     // the same on the partner of the stage's device: evict … load
   corrected_weights,  // a version as backwards read it, corrected; slot of version v: v mod count
+  context_gradient,   // of the keys and values of a whole microbatch whose sequences are sliced:
+                      // the backward of each slice adds what it owes those before it; last slice's
+                      // input gradient op … first slice's. A use a microbatch, in the order of the first
 };
-inline constexpr std::size_t kSlotKinds = 10;
+inline constexpr std::size_t kSlotKinds = 11;
 /// "weights", "input_gradient".
 std::string_view name(SlotKind kind);
 
@@ -109,11 +113,10 @@ struct HeldActivation {
 
 /// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
 /// the partner.
-Table<DeviceId, double> peak_held(const Program& program,
-                                  const Table<ReplicaId, HeldActivation>& held);
+Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldActivation>& held);
 
 /// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its
-/// input-gradient is done; divided by the stages on the device.
+/// input-gradient is done; divided by the stages on the device, and by the slices of a microbatch.
 /// That is the measure of the Zero Bubble papers (Qi et al., ICLR 2024), G/A in theirs
 /// 32h / (34h + 5as).
 Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
@@ -122,10 +125,16 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
 using Pieces = std::map<std::int64_t, std::int64_t>;
 
 /// The pools that the stages of a device take the pieces of their stashes from: as many of each
-/// size as are ever in use at once, by the order of the device's ops. `pieces`: of one stash of
-/// each replica. Evicted stashes are elsewhere.
+/// size as are ever in use at once, by the order of the device's ops. `pieces`: of one stash.
+/// Evicted stashes are elsewhere.
 Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,
-                                    const Table<ReplicaId, Pieces>& pieces);
+                                    const OfSlices<Pieces>& pieces);
+
+/// What differs from slice to slice of a stage's microbatches.
+struct SliceBytes {
+  Pieces stash_pieces = {};
+  HeldActivation framework = {0.0, 0.0};
+};
 
 /// Bytes of one slot of each kind, and of what is not in slots, for one stage.
 struct StageBytes {
@@ -137,9 +146,17 @@ struct StageBytes {
   // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;
   HeldActivation framework = {0.0, 0.0};  // what a framework holds of a microbatch, in bytes
+  /// Where sequences are sliced, of each slice; else empty. Slots then have room for any of them.
+  std::vector<SliceBytes> slices = {};
   Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
 };
+
+/// What a framework holds, and what a stash is made of, of each slice; of a whole microbatch alone.
+OfSlices<HeldActivation> framework_of(const Table<ReplicaId, StageBytes>& bytes);
+OfSlices<Pieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes);
+/// Bytes of a stash.
+OfSlices<Bytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes);
 
 /// Bytes of the state that the updates of a stage with these slots keep.
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes);

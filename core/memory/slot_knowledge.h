@@ -16,6 +16,11 @@ namespace tandem {
 /// gradient (StageSlots::forwards_in_workspace). REQUIRES: as count_slots().
 std::vector<ReplicaId> forwards_in_workspace(const Program& program);
 
+/// Of each stage, how many slots of a ring serve the microbatches between the backward of their
+/// last slice and that of their first one, taken in the order in which they begin, all on one lane;
+/// 0 where sequences are whole.
+Table<ReplicaId, std::int32_t> context_gradients(const Program& program);
+
 }  // namespace tandem
 
 namespace tandem::slots {

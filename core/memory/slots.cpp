@@ -61,6 +61,9 @@ class SlotCounter {
     for (const ReplicaId replica : forwards_in_workspace(program_))
       counts_[replica].forwards_in_workspace = true;
     count_stashes();
+    const auto context = context_gradients(program_);
+    for (const ReplicaId replica : ids(context))
+      counts_[replica][SlotKind::context_gradient] = context[replica];
     const std::int64_t ramp = program_.ramp();
     std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
     State state = start();
@@ -184,7 +187,8 @@ class SlotCounter {
         const auto [batch, residue] = before.oldest[replica][kind];
         const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::stash) &&
                              kind != index(SlotKind::eviction_buffer) &&
-                             kind != index(SlotKind::corrected_weights);
+                             kind != index(SlotKind::corrected_weights) &&
+                             kind != index(SlotKind::context_gradient);
         const bool used = counted && counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }

@@ -15,9 +15,11 @@ namespace tandem {
 /// What a layer takes, for one microbatch where that matters.
 struct LayerBytes {
   Bytes weights = 0, gradients = 0, optimizer = 0;
-  Bytes stash = 0;     // forward → last gradient op, but for its input
-  Bytes kept = 0;      // of a split backward: from input- to weight-gradient
-  Bytes scratch = 0;   // while its backward runs
+  Bytes stash = 0;    // forward → last gradient op, but for its input
+  Bytes kept = 0;     // of a split backward: from input- to weight-gradient
+  Bytes scratch = 0;  // while its backward runs
+  Bytes context = 0;  // of the stash, keys and values: where sequences are sliced, later slices
+                      // read them, so that they stay where the rest is made again
   Bytes products = 0;  // inputs of its products and gradients of their outputs: what a framework
                        // holds from input- to weight-gradient (arXiv 2401.10241, table 1)
 };
@@ -62,6 +64,10 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   for (const LayerRange range : recomputed) {
     const Pieces of_range = stash_of(layers, range, boundary);
     for (const auto& [size, pieces] : of_range) stash[size] -= pieces;
+    for (std::int32_t layer = range.first; layer < range.last; ++layer) {
+      const Bytes context = layers[static_cast<std::size_t>(layer)].context;
+      if (context > 0) ++stash[context];
+    }
     kept += total_of(of_range);
     again = std::max(again, total_of(of_range));
   }
@@ -80,6 +86,26 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   bytes.workspace = scratch + std::clamp<Bytes>(inner, 1, 2) * boundary + again;
   bytes.forward_workspace = stashed;
   bytes.framework = {static_cast<double>(stashed), static_cast<double>(products)};
+  return bytes;
+}
+
+/// Of a stage that works on slices, from what it would take of each alone: slots with room for any
+/// of them, and `context_gradient` of all tokens. REQUIRES: a slice at least.
+inline StageBytes of_slices(const std::vector<StageBytes>& each, Bytes context_gradient) {
+  TANDEM_CHECK(!each.empty());
+  StageBytes bytes = each.front();
+  bytes.framework = {0.0, 0.0};
+  for (const StageBytes& slice : each) {
+    for (std::size_t kind = 0; kind < kSlotKinds; ++kind)
+      bytes.slot[kind] = std::max(bytes.slot[kind], slice.slot[kind]);
+    bytes.workspace = std::max(bytes.workspace, slice.workspace);
+    bytes.forward_workspace = std::max(bytes.forward_workspace, slice.forward_workspace);
+    bytes.framework.all += slice.framework.all;
+    bytes.framework.after_input += slice.framework.after_input;
+    bytes.framework.remade += slice.framework.remade;
+    bytes.slices.push_back({slice.stash_pieces, slice.framework});
+  }
+  bytes[SlotKind::context_gradient] = context_gradient;
   return bytes;
 }
 

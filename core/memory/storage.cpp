@@ -1,5 +1,6 @@
 #include "core/memory/storage.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/base/check.h"
@@ -35,10 +36,9 @@ struct LayerFootprint {
   std::int64_t inner = 0;    // of the scratch: what is kept in the place of what it was made from
 };
 
-LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int64_t tokens,
                             Recompute recompute, const Layout& layout) {
   TANDEM_CHECK(model.architecture != Architecture::transformer);
-  const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width;
   const bool drops = recompute == Recompute::selective;
   const auto with = [drops](std::int64_t stash, std::int64_t inner, std::int64_t scratch,
@@ -68,17 +68,20 @@ LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t
 }
 
 StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                          Optimizer optimizer, Recompute recompute, const Layout& layout) {
+                          Optimizer optimizer, Recompute recompute, const Layout& layout,
+                          SequencePart part = {}) {
   const std::vector<LayerKind> kinds = layers_of(model);
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
   const Bytes state = (optimizer_states(optimizer) + (layout.rounds() ? 1 : 0)) * layout.wide;
+  const std::int64_t tokens =
+      std::int64_t{microbatch_size} * (part.is_whole() ? model.sequence : part.tokens);
   std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
     const std::int64_t parameters = parameters_of(model, kind);
-    const LayerFootprint held = footprint_of(model, kind, microbatch_size, recompute, layout);
+    const LayerFootprint held = footprint_of(model, kind, tokens, recompute, layout);
     of_layers.push_back({.weights = parameters * layout.element,
                          .gradients = parameters * layout.wide,
                          .optimizer = parameters * state,
@@ -88,7 +91,7 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
   }
   // Of a linear model's first layer: the numbers that the data gave it.
   const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
-  const Bytes boundary = boundary_bytes(model, microbatch_size, layout.element);
+  const Bytes boundary = boundary_bytes(model, part, microbatch_size, layout.element);
   StageBytes bytes = stage_bytes(of_layers, layout.room(boundary / layout.element) * layout.element,
                                  recomputed_in_stage(model, layers, recompute), reads_numbers);
   for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::input_gradient})
@@ -106,9 +109,20 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
 }
 
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       Optimizer optimizer, Recompute recompute, Storage storage) {
-  return stage_bytes_of(model, layers, microbatch_size, optimizer, recompute,
-                        storage == Storage::bf16 ? kBf16 : all_of(4));
+                       Optimizer optimizer, Recompute recompute, Storage storage,
+                       const std::vector<SequencePart>& slices) {
+  const Layout layout = storage == Storage::bf16 ? kBf16 : all_of(4);
+  const auto of = [&](SequencePart part) {
+    return stage_bytes_of(model, layers, microbatch_size, optimizer, recompute, layout, part);
+  };
+  if (slices.empty()) return of({});
+  std::vector<StageBytes> each;
+  for (const SequencePart slice : slices) each.push_back(of(slice));
+  const std::vector<LayerKind> kinds = layers_of(model);
+  const std::int64_t attentions =
+      std::count(kinds.begin() + layers.first, kinds.begin() + layers.last, LayerKind::attention);
+  const std::int64_t values = 2 * std::int64_t{microbatch_size} * model.sequence * model.width;
+  return of_slices(each, attentions * layout.room(values) * layout.element);
 }
 
 }  // namespace tandem

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "core/memory/memory.h"
 #include "core/model/model.h"
+#include "core/model/slice_lengths.h"
 #include "core/schedule/schedule.h"
 
 namespace tandem {
@@ -23,8 +25,9 @@ std::string_view name(Storage storage);
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
                        Optimizer optimizer, Recompute recompute, Bytes element = 4);
 
-/// The same with numbers stored so.
+/// The same with numbers stored so. `slices`: of the sequences, where they are not whole.
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       Optimizer optimizer, Recompute recompute, Storage storage);
+                       Optimizer optimizer, Recompute recompute, Storage storage,
+                       const std::vector<SequencePart>& slices = {});
 
 }  // namespace tandem

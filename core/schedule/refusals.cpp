@@ -36,6 +36,11 @@ constexpr Refusal kRefusals[] = {
      },
      "can't train tied embeddings: the last stage updates before the first one's gradient of the "
      "shared table is there (a model with \"tied\": false has none)"},
+    {[](const WeightUse&, const ScheduleRequest& request) {
+       return request.slices.count > 1 && request.recompute == Recompute::stage;
+     },
+     "can't recompute whole stages of slices: keys and values that later slices read would be gone "
+     "(--recompute full of a model keeps them)"},
 };
 
 }  // namespace

@@ -160,6 +160,8 @@ struct ScheduleNature {
   bool evicts = false;
   /// Every so many microbatches (`group`) it drains the pipeline: fewer hold less.
   bool drains_groups = false;
+  /// Of a schedule of slices: what it is, or nearly, where sequences are whole.
+  std::string_view whole = {};
   /// What stands where nothing is said: see plain_schedule(). Of one row.
   bool plain = false;
   PageComparison compared = PageComparison::never;

@@ -1,6 +1,7 @@
 #pragma once
 // How sequences are cut into slices, which pass the pipeline one after the other.
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,7 +24,7 @@ struct Slicing {
   std::vector<std::int32_t> lengths = {};  // given: tokens of each, in their order
 
   static Slicing of_lengths(std::vector<std::int32_t> lengths);
-  friend bool operator==(const Slicing&, const Slicing&) = default;
+  friend auto operator<=>(const Slicing&, const Slicing&) = default;
 };
 
 /// What parse_slicing() takes.

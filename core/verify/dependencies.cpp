@@ -44,11 +44,23 @@ class Dependencies : public Checker {
     need(again, backward);
     need(forward, backward);
     need(backward, facts_.find(Work::weight_gradient, stage, r));
+    check_slices(stage, r);
     const InstructionId evict = facts_.find(Work::evict, stage, r);
     const InstructionId load = facts_.find(Work::load, stage, r);
     need(forward, evict);
     need(evict, load);
     need(load, backward);
+  }
+
+  /// A slice reads the keys and values of those before it in its microbatch; their gradients are
+  /// whole once all later slices have gone back.
+  void check_slices(StageId stage, std::int32_t r) {
+    const std::int32_t slice = r % program_.slices();
+    if (slice > 0)
+      need(facts_.find(Work::forward, stage, r - 1), facts_.find(Work::forward, stage, r));
+    if (slice + 1 == program_.slices()) return;
+    need(facts_.find(Work::input_gradient, stage, r + 1),
+         facts_.find(Work::input_gradient, stage, r));
   }
 
   void check_link(const Link& link, std::int32_t r) {

@@ -28,14 +28,17 @@ void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const bool grouped = facts.first_of_group(id) != facts.last_of_group(id);
   const bool overlapped = key.overlapped == grouped;
   const bool same = key.kind == op.kind && key.replica == op.replica;
-  if (same && ends && width && span && overlapped) return;
+  const bool of_one = is_compute(op.kind) || is_transfer(op.kind);
+  const bool slice = key.slice == (of_one ? program.slice_of(op) : 0);
+  if (same && ends && width && span && overlapped && slice) return;
   report.add(ViolationKind::malformed, id,
-             "{}: priced as {} of stage {} from device {} to {}, width {}{}{}",
+             "{}: priced as {} of stage {} from device {} to {}, width {}{}{}{}",
              at_instruction(program, id), name(key.kind), index(key.replica), index(key.source),
              index(key.target), key.width, span ? "" : fmt::format(", span {}", key.span),
              overlapped       ? ""
              : key.overlapped ? ", overlapped"
-                              : ", alone");
+                              : ", alone",
+             slice ? "" : fmt::format(", slice {}", key.slice));
 }
 
 /// The first of the stage's own device.

@@ -33,6 +33,7 @@ class Slots : public Checker {
   std::vector<Use> uses(ReplicaId replica, SlotKind kind) const {
     if (kind == SlotKind::gradients) return uses_of_gradients(replica);
     if (kind == SlotKind::eviction_buffer) return uses_of_eviction_buffer(replica);
+    if (kind == SlotKind::context_gradient) return uses_of_context_gradient(replica);
     std::vector<Use> all;
     const StageId stage = facts_.stage(replica);
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
@@ -79,6 +80,7 @@ class Slots : public Checker {
       case SlotKind::stash:
       case SlotKind::gradients:
       case SlotKind::eviction_buffer:
+      case SlotKind::context_gradient:
         break;
     }
     return {r, {}, {}};
@@ -135,6 +137,24 @@ class Slots : public Checker {
       all.push_back({r, {facts_.find(Work::forward, stage, r)}, {evict}});
       const InstructionId last = facts_.last_gradient(stage, r);
       all.push_back({r, {load}, exists(last) ? std::vector{last} : std::vector<InstructionId>{}});
+    }
+    std::ranges::sort(all, {}, [this](const Use& use) {
+      return std::pair(-batch_of(program_, use.takers[0]), use.takers[0]);
+    });
+    return all;
+  }
+
+  /// For each whole microbatch, where there are slices, in the order in which they begin.
+  std::vector<Use> uses_of_context_gradient(ReplicaId replica) const {
+    std::vector<Use> all;
+    const std::int32_t slices = program_.slices();
+    const StageId stage = facts_.stage(replica);
+    for (std::int32_t r = 0; slices > 1 && r < facts_.microbatches(); r += slices) {
+      Use use{r, {facts_.find(Work::input_gradient, stage, r + slices - 1)}, {}};
+      for (std::int32_t slice = 0; slice < slices; ++slice)
+        use.users.push_back(facts_.find(Work::input_gradient, stage, r + slice));
+      std::erase(use.users, kNoInstruction);
+      if (exists(use.takers[0])) all.push_back(std::move(use));
     }
     std::ranges::sort(all, {}, [this](const Use& use) {
       return std::pair(-batch_of(program_, use.takers[0]), use.takers[0]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "planner/search/candidates.h"
 #include "planner/search/partition.h"
 #include "simulator/cost/iteration_model.h"
+#include "simulator/cost/slice_programme.h"
 
 namespace tandem {
 
@@ -29,11 +31,11 @@ void check_size(const Plan& plan) {
                                  plan.schedule, stages, plan.model.name, layers));
   }
   if (plan.request.devices > kMostDepth ||
-      static_cast<std::int64_t>(stages) * plan.request.microbatches > kMostCells) {
+      static_cast<std::int64_t>(stages) * plan.request.units() > kMostCells) {
     throw InputError(fmt::format(
-        "{} microbatches on {} stages of {} devices: expected a product of at most {}, and {} "
-        "devices",
-        plan.request.microbatches, stages, plan.request.devices, kMostCells, kMostDepth));
+        "{} {} on {} stages of {} devices: expected a product of at most {}, and {} devices",
+        plan.request.units(), plan.request.slices.count == 1 ? "microbatches" : "slices", stages,
+        plan.request.devices, kMostCells, kMostDepth));
   }
 }
 
@@ -93,12 +95,12 @@ std::vector<LayerRange> balanced_stages(const CutPlan& made, const ClusterLayout
       placement.partner.empty()) {
     RangeBytes bytes = analytic_range_bytes(plan, assumptions);
     const bool by_framework = assumptions.fits_by == FitsBy::framework;
-    const Table<ReplicaId, std::vector<HeldCounts>> fullest =
-        by_framework ? fullest_moments(made.program) : Table<ReplicaId, std::vector<HeldCounts>>();
+    const Table<ReplicaId, std::vector<SlicesHeld>> fullest =
+        by_framework ? fullest_moments(made.program) : Table<ReplicaId, std::vector<SlicesHeld>>();
     const auto fits = [&](LayerRange range, std::size_t stage) {
       const ReplicaId replica = id_at<ReplicaId>(stage);
       try {
-        const StageBytes& of = bytes.of(range, plan.microbatch_size, plan.request.recompute);
+        const StageBytes& of = bytes.of(range, plan);
         const StageSlots& slots = made.slots[replica];
         return (by_framework ? framework_total(slots, of, fullest[replica])
                              : stage_total(slots, of)) <= usable[placement.device[replica]];
@@ -151,10 +153,45 @@ void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& by
   }
 }
 
+/// Time of a stage's forward and backward for a part of each sequence: of equal stages.
+SliceTime slice_time(const Plan& plan, const ClusterLayout& layout,
+                     const AnalyticAssumptions& assumptions) {
+  const auto stages = static_cast<std::int64_t>(stage_count(plan));
+  const LayerRange all{0, static_cast<std::int32_t>(layers_of(plan.model).size())};
+  return [&plan, &layout, &assumptions, stages, all](SequencePart part) {
+    const StageTimes times = ClusterLayers(plan, layout, assumptions, part).of(DeviceId{}, all);
+    return (times.forward + times.backward) / stages;
+  };
+}
+
+/// Lengths of slices that the model or its times say.
+void resolve_slices(Plan& plan, const ClusterLayout& layout,
+                    const AnalyticAssumptions& assumptions) {
+  Slicing& slices = plan.request.slices;
+  if (slices == Slicing{}) return;
+  if (slices.kind == Slicing::Kind::by_time) {
+    // As TeraPipe's code: in steps that keep products well shaped, and no more than it can try.
+    constexpr std::int32_t kMostEnds = 64, kTokens = 8;
+    slice_lengths({.count = 2}, plan.model);  // whether it can be sliced at all
+    const std::int32_t multiple = std::lcm(kTokens, assumptions.tensor);
+    const std::int32_t least = (plan.model.sequence + kMostEnds - 1) / kMostEnds;
+    const std::int32_t step = (least + multiple - 1) / multiple * multiple;
+    slices = Slicing::of_lengths(
+        fastest_slices(plan.model.sequence, step, static_cast<std::int64_t>(stage_count(plan)),
+                       plan.request.microbatches, slice_time(plan, layout, assumptions))
+            .lengths);
+  } else if (slices.kind == Slicing::Kind::by_work) {
+    slices = Slicing::of_lengths(slice_lengths(slices, plan.model, assumptions.tensor));
+  }
+  slice_lengths(slices, plan.model);
+  if (slices.count == 1) slices = {};
+}
+
 CutPlan cut_plan(Plan asked, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
                  StageCut cut) {
   TANDEM_CHECK(asked.request.devices == layout.depth() && asked.request.width == layout.width(),
                asked.request.devices, asked.request.width);
+  resolve_slices(asked, layout, assumptions);
   check_size(asked);
   Schedule schedule = make_schedule(asked);
   Program program = lower(schedule);
@@ -199,7 +236,8 @@ Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
   for (const StageId stage : cut.schedule.placement.stage) {
     bytes.push_back(analytic_stage_bytes(
         plan.model, plan.stages[index(stage)], plan.microbatch_size, plan.optimizer,
-        plan.request.recompute, assumptions, optimizer_shards(plan, assumptions)));
+        plan.request.recompute, assumptions, optimizer_shards(plan, assumptions),
+        sequence_parts(plan.request.slices, plan.model)));
   }
   check_bytes(cut.slots, bytes);
   return bytes;
@@ -232,9 +270,10 @@ Bytes ClusterMemory::excess() const {
 RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
   const std::int32_t shards = optimizer_shards(plan, assumptions);
   return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions, shards](
-                        LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
+                        LayerRange range, std::int32_t microbatch_size, Recompute recompute,
+                        const Slicing& slices) {
     return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions,
-                                shards);
+                                shards, sequence_parts(slices, model));
   });
 }
 

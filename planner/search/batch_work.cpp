@@ -5,7 +5,9 @@
 namespace tandem {
 
 BatchWork::BatchWork(const Schedule& schedule)
-    : placement_(schedule.placement), counts_(schedule.placement.replicas()) {
+    : placement_(schedule.placement),
+      counts_(schedule.placement.replicas()),
+      slices_(schedule.slices) {
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) {
       if (is_collective(op.kind)) continue;
@@ -25,8 +27,10 @@ Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
 Duration BatchWork::of(ReplicaId replica, const StageTimes& times) const {
   long double work = 0.0L;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    const auto op = static_cast<OpKind>(kind);
     work += static_cast<long double>(counts_[replica][kind]) *
-            static_cast<long double>(compute_lane_time(static_cast<OpKind>(kind), times).count());
+            static_cast<long double>(compute_lane_time(op, times).count()) /
+            (is_compute(op) ? slices_ : 1);
   }
   return work < static_cast<long double>(kMost.count()) ? Duration(static_cast<std::int64_t>(work))
                                                         : kMost;

@@ -29,6 +29,7 @@ class BatchWork {
  private:
   Placement placement_;
   Table<ReplicaId, std::array<std::int64_t, kOpKinds>> counts_;
+  std::int32_t slices_ = 1;  // that share out the time of a microbatch
 };
 
 }  // namespace tandem

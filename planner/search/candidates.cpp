@@ -17,11 +17,11 @@ namespace tandem {
 namespace {
 
 /// Stashed and latest weights are of another age on each stage, several copies of the model are not
-/// planned, a cap is to be chosen, and what is evicted pays where links are faster than they often
-/// are: for those who ask.
+/// planned, a cap is to be chosen, what is evicted pays where links are faster than they often are,
+/// and profiles are of whole sequences, of which slices are another schedule: for those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
   return row.weights == WeightSemantics::stashed || row.weights == WeightSemantics::latest ||
-         row.replicas_per_stage > 1 ||
+         row.replicas_per_stage > 1 || !row.whole.empty() ||
          option_of(row, &ScheduleRequest::activation_caps) != nullptr || row.evicts;
 }
 
@@ -174,6 +174,12 @@ SearchSpace own_space(const PlanRequest& request) {
   if (auto reason = reason_against(request.optimizer.correction, weight_semantics(own), own.name)) {
     return reject_all(RejectCause::schedule, std::move(*reason));
   }
+  if (own.slices > 1) {
+    return reject_all(
+        RejectCause::not_measured,
+        fmt::format("it cuts sequences into {} slices, and the profile times whole ones",
+                    own.slices));
+  }
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   deepest(request, space.rejected);
   if (placement.stages() > layers_of(request.model).size()) {
@@ -182,11 +188,12 @@ SearchSpace own_space(const PlanRequest& request) {
                                   placement.stages(), layers_of(request.model).size()));
   }
   for (const std::int32_t size : sizes) {
-    if (std::int64_t{size} * own.microbatches * own.width != request.global_batch) {
-      space.rejected.push_back({RejectCause::not_divisible, fmt::format("microbatch size {}", size),
-                                fmt::format("its {} microbatches would make a global batch of {}",
-                                            own.microbatches * own.width,
-                                            std::int64_t{size} * own.microbatches * own.width)});
+    if (std::int64_t{size} * own.whole_microbatches() * own.width != request.global_batch) {
+      space.rejected.push_back(
+          {RejectCause::not_divisible, fmt::format("microbatch size {}", size),
+           fmt::format("its {} microbatches would make a global batch of {}",
+                       own.whole_microbatches() * own.width,
+                       std::int64_t{size} * own.whole_microbatches() * own.width)});
       continue;
     }
     for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::stage}) {
@@ -195,7 +202,7 @@ SearchSpace own_space(const PlanRequest& request) {
                   .width = own.width,
                   .chunks = static_cast<std::uint16_t>(chunks_of(placement)[DeviceId{}]),
                   .microbatch_size = size,
-                  .microbatches = own.microbatches,
+                  .microbatches = own.whole_microbatches(),
                   .recompute = recompute};
       if (auto long_one = too_long(request, shape))
         space.rejected.push_back(std::move(*long_one));

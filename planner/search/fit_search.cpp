@@ -27,7 +27,7 @@ std::int64_t effort_of(const Plan& plan) {
 std::int64_t cells_of(const FitDraft& draft) {
   const Plan& plan = draft.request.plan;
   const auto priced = static_cast<std::int64_t>(draft.devices);
-  return kCellsOfAPlan + static_cast<std::int64_t>(stage_count(plan)) * plan.request.microbatches +
+  return kCellsOfAPlan + static_cast<std::int64_t>(stage_count(plan)) * plan.request.units() +
          (find_schedule(plan.schedule).orders_by_costs ? priced : 0);
 }
 

@@ -40,6 +40,37 @@ std::vector<FitStep> plainer_schedule(const Plan& plan) {
   return {[&plain](FitDraft& draft) { draft.request.plan.schedule = plain.name; }};
 }
 
+/// The row that cuts sequences and is `traits` where it doesn't, or this itself; null: none.
+const ScheduleTraits* sliced(const ScheduleTraits& traits) {
+  if (takes(traits, "slices")) return &traits;
+  const auto rows = schedules();
+  const auto row = std::ranges::find(rows, traits.name, &ScheduleTraits::whole);
+  return row == rows.end() ? nullptr : &*row;
+}
+
+/// As many slices of equal length: other kinds would have to be found anew for another shape. Of
+/// long sequences, for products of short slices are slow.
+std::vector<FitStep> more_slices(const Plan& plan) {
+  constexpr std::int32_t kShortest = 2048;
+  std::vector<FitStep> steps;
+  const bool looks_back =
+      plan.model.architecture != Architecture::transformer || plan.model.shape.causal;
+  if (!looks_back || sliced(find_schedule(plan.schedule)) == nullptr) return steps;
+  for (const std::int32_t count : {2, 4, 8, 16}) {
+    if (count <= plan.request.slices.count || plan.model.sequence % count != 0 ||
+        plan.model.sequence / count < kShortest)
+      continue;
+    steps.emplace_back([count](FitDraft& draft) {
+      Plan& to = draft.request.plan;
+      const ScheduleTraits* row = sliced(find_schedule(to.schedule));
+      if (row == nullptr) return;
+      to.schedule = row->name;
+      to.request.slices = {.count = count};
+    });
+  }
+  return steps;
+}
+
 std::vector<FitStep> smaller_groups(const Plan& plan) {
   std::vector<FitStep> steps;
   if (!find_schedule(plan.schedule).drains_groups) return steps;
@@ -99,7 +130,7 @@ bool shape(FitDraft& draft, const Plan& from) {
   const std::int64_t at_once = std::int64_t{plan.request.width} * plan.microbatch_size;
   const std::int64_t microbatches = draft.batch / at_once;
   if (draft.batch % at_once != 0 || microbatches < 1 || microbatches > kMostPlannedMicrobatches ||
-      plan.request.devices * microbatches > kMostPlannedCells)
+      plan.request.devices * microbatches * plan.request.slices.count > kMostPlannedCells)
     return false;
   plan.request.microbatches = static_cast<std::int32_t>(microbatches);
   const ScheduleTraits& traits = find_schedule(plan.schedule);
@@ -150,6 +181,7 @@ FitSteps plain_steps(const FitRequest& request) {
   if (request.cut != StageCut::balanced)
     of(steps, FitChange::cut) = {[](FitDraft& draft) { draft.request.cut = StageCut::balanced; }};
   of(steps, FitChange::microbatch_size) = smaller_microbatches(plan);
+  of(steps, FitChange::slices) = more_slices(plan);
   of(steps, FitChange::schedule) = plainer_schedule(plan);
   of(steps, FitChange::group) = smaller_groups(plan);
   of(steps, FitChange::recompute) = more_recomputation(plan);

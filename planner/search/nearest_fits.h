@@ -29,6 +29,7 @@ enum class FitChange : std::uint8_t {
   cut,              // balanced
   zero,             // the optimizer's state shared out
   microbatch_size,  // smaller, of as large a batch
+  slices,           // 2, 4, 8 or 16 of each sequence, by the schedule's own kind of slices
   schedule,         // 1f1b
   group,            // gpipe drained more often
   recompute,        // selective, or full
@@ -37,7 +38,7 @@ enum class FitChange : std::uint8_t {
   global_batch,     // fewer microbatches
   nodes,            // more of them, in as many pipelines, which are deeper
 };
-inline constexpr std::size_t kFitChanges = 11;
+inline constexpr std::size_t kFitChanges = 12;
 
 struct NearFit {
   FitRequest request;              // without stages, but where the cut is given

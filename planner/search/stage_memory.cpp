@@ -35,16 +35,17 @@ DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory) {
 
 RangeBytes::RangeBytes(const ModelSpec& model, Optimizer optimizer, Storage storage)
     : RangeBytes([model, optimizer, storage](LayerRange range, std::int32_t microbatch_size,
-                                             Recompute recompute) {
-        return stage_bytes(model, range, microbatch_size, optimizer, recompute, storage);
+                                             Recompute recompute, const Slicing& slices) {
+        return stage_bytes(model, range, microbatch_size, optimizer, recompute, storage,
+                           sequence_parts(slices, model));
       }) {}
 
 const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
-                                 Recompute recompute) {
-  const std::tuple key(microbatch_size, recompute, range);
+                                 Recompute recompute, const Slicing& slices) {
+  const std::tuple key(microbatch_size, recompute, range, slices);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  return known_.emplace(key, source_(range, microbatch_size, recompute)).first->second;
+  return known_.emplace(key, source_(range, microbatch_size, recompute, slices)).first->second;
 }
 
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
@@ -61,8 +62,7 @@ Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotC
   TANDEM_CHECK(placement.stages() == plan.stages.size(), placement.stages(), plan.stages.size());
   Table<ReplicaId, StageBytes> of_replicas(placement.replicas());
   for (const ReplicaId replica : ids(of_replicas)) {
-    of_replicas[replica] = bytes.of(plan.stages[index(placement.stage[replica])],
-                                    plan.microbatch_size, plan.request.recompute);
+    of_replicas[replica] = bytes.of(plan.stages[index(placement.stage[replica])], plan);
   }
   return memory_by_class(program, slots, of_replicas);
 }
@@ -87,8 +87,7 @@ std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memo
 std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& plan,
                                          RangeBytes& bytes) {
   const auto cost = [&](LayerRange range, std::size_t stage) {
-    return stage_total(slots.rows()[stage],
-                       bytes.of(range, plan.microbatch_size, plan.request.recompute));
+    return stage_total(slots.rows()[stage], bytes.of(range, plan));
   };
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   auto cut = partition(

@@ -44,15 +44,21 @@ DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory);
 /// Bytes of layer ranges, each worked out once.
 class RangeBytes {
  public:
-  using Source = std::function<StageBytes(LayerRange, std::int32_t microbatch_size, Recompute)>;
+  using Source = std::function<StageBytes(LayerRange, std::int32_t microbatch_size, Recompute,
+                                          const Slicing&)>;
   explicit RangeBytes(Source source) : source_(std::move(source)) {}
   /// Those of the executors.
   RangeBytes(const ModelSpec& model, Optimizer optimizer, Storage storage = Storage::f32);
-  const StageBytes& of(LayerRange range, std::int32_t microbatch_size, Recompute recompute);
+  const StageBytes& of(LayerRange range, std::int32_t microbatch_size, Recompute recompute,
+                       const Slicing& slices = {});
+  /// As the plan has it.
+  const StageBytes& of(LayerRange range, const Plan& plan) {
+    return of(range, plan.microbatch_size, plan.request.recompute, plan.request.slices);
+  }
 
  private:
   Source source_;
-  std::map<std::tuple<std::int32_t, Recompute, LayerRange>, StageBytes> known_;
+  std::map<std::tuple<std::int32_t, Recompute, LayerRange, Slicing>, StageBytes> known_;
 };
 
 /// Bytes that a stage alone on its device needs there: stashes that it hosts for its partner apart.

@@ -53,8 +53,14 @@ void read_user_schedule(const std::string& path, Plan& plan) {
            fmt::format("expected {}, as schedule file {} has, found {}", found, file, wanted));
   };
   expect("depth", plan.request.devices, own.placement.devices);
-  expect("microbatches", plan.request.microbatches, own.microbatches);
+  expect("microbatches", plan.request.microbatches, own.whole_microbatches());
   expect("width", plan.request.width, own.width);
+  if (plan.request.slices == Slicing{}) plan.request.slices.count = own.slices;
+  if (plan.request.slices.count != own.slices) {
+    reject(path, "/slices",
+           fmt::format("schedule file {} cuts sequences into {} slices, the plan into {}", file,
+                       own.slices, name(plan.request.slices)));
+  }
   plan.user_schedule = std::make_shared<const Schedule>(std::move(own));
 }
 
@@ -63,10 +69,11 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
     reject(path, "/depth",
            fmt::format("expected at most {} stages, found {}", kMostDepth, plan.request.devices));
   }
-  if (static_cast<std::int64_t>(plan.stages.size()) * plan.request.microbatches > kMostCells) {
+  if (static_cast<std::int64_t>(plan.stages.size()) * plan.request.units() > kMostCells) {
     reject(path, "/microbatches",
-           fmt::format("{} microbatches on {} stages: expected a product of at most {}",
-                       plan.request.microbatches, plan.stages.size(), kMostCells));
+           fmt::format("{} {} on {} stages: expected a product of at most {}", plan.request.units(),
+                       plan.request.slices.count == 1 ? "microbatches" : "slices",
+                       plan.stages.size(), kMostCells));
   }
   try {
     if (plan.user_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));
@@ -98,10 +105,11 @@ PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool
     check_trained(schedule);
   }
   SlotCounts slots = count_slots(program);
+  const std::vector<SequencePart> slices = sequence_parts(plan.request.slices, plan.model);
   Table<ReplicaId, StageBytes> bytes;
   for (const StageId stage : schedule.placement.stage) {
     bytes.push_back(stage_bytes(plan.model, plan.stages[index(stage)], plan.microbatch_size,
-                                plan.optimizer, plan.request.recompute, storage));
+                                plan.optimizer, plan.request.recompute, storage, slices));
   }
   return {std::move(plan),  std::move(schedule), std::move(program),
           std::move(slots), std::move(bytes),    storage};

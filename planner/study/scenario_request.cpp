@@ -18,16 +18,19 @@ namespace tandem {
 
 namespace {
 
-GivenCosts costs_for(const PlainCosts& costs, const Schedule& schedule) {
+GivenCosts costs_for(const PlainCosts& costs, const Schedule& schedule, const Slicing& slicing) {
   const Placement& placement = schedule.placement;
-  return given_costs(costs, placement.stages(), chunks_of(placement)[DeviceId{}],
-                     placement.devices);
+  GivenCosts given =
+      given_costs(costs, placement.stages(), chunks_of(placement)[DeviceId{}], placement.devices);
+  cut_into_slices(slicing, given);
+  return given;
 }
 
 PreparedScenario of_user_schedule(const PlainRequest& plain, TransferLanes lanes) {
   const Schedule& schedule = *plain.schedule;
   PreparedScenario made{
-      .scenario = plain_scenario(schedule, costs_for(plain.costs, schedule), lanes),
+      .scenario = plain_scenario(
+          schedule, costs_for(plain.costs, schedule, {.count = schedule.slices}), lanes),
       .request = plain.request};
   check_right(schedule, lanes == TransferLanes::shared ? made.scenario.program : lower(schedule));
   return made;
@@ -52,7 +55,7 @@ PreparedScenario of_ordered_by_costs(const PlainRequest& plain, TransferLanes la
 
 PreparedScenario of_named_schedule(const PlainRequest& plain, TransferLanes lanes) {
   Schedule schedule = make_schedule(*plain.traits, plain.request);
-  const GivenCosts costs = costs_for(plain.costs, schedule);
+  const GivenCosts costs = costs_for(plain.costs, schedule, plain.request.slices);
   return {.scenario = plain_scenario(std::move(schedule), costs, lanes), .request = plain.request};
 }
 
@@ -64,12 +67,6 @@ PreparedScenario prepare(const PlainRequest& plain, const ScenarioRequest& asked
                               : of_named_schedule(plain, asked.lanes);
   made.scenario.microbatch_size = plain.microbatch_size;
   return made;
-}
-
-Table<ReplicaId, Bytes> stash_bytes(const Table<ReplicaId, StageBytes>& bytes) {
-  Table<ReplicaId, Bytes> stash;
-  for (const StageBytes& stage : bytes) stash.push_back(stage[SlotKind::stash]);
-  return stash;
 }
 
 PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& asked,
@@ -84,7 +81,7 @@ PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& ask
                                      .program = std::move(program),
                                      .microbatch_size = plan.microbatch_size,
                                      .memory = std::move(memory),
-                                     .stash = stash_bytes(prepared.bytes)},
+                                     .stash = stash_bytes_of(prepared.bytes)},
                         .request = schedule_request(plan)};
   if (file.profile) {
     made.profile = *file.profile;
@@ -112,13 +109,12 @@ PreparedScenario prepare(const ClusterRequest& request, const ScenarioRequest& a
                     .figures = std::move(made.figures),
                     .capacity = std::move(made.capacity),
                     .reserve = setup.assumptions().reserve,
-                    .stash = stash_bytes(made.bytes),
+                    .stash = stash_bytes_of(made.bytes),
                     .use = setup.use()};
   scenario.costs = price(scenario.program, cost_model(made.schedule.placement, made.costs));
   scenario.layers = layer_shares(plan, made.costs);
   if (scenario.figures->by == FitsBy::framework) {
-    scenario.held.emplace();
-    for (const StageBytes& stage : made.bytes) scenario.held->push_back(stage.framework);
+    scenario.held = framework_of(made.bytes);
   }
   if (asked.contention) {
     const ClusterLayout layout(setup.cluster(), plan.request.width, plan.request.devices,

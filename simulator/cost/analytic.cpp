@@ -108,11 +108,12 @@ class Kernels {
 void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKernel kernel,
                     Recompute recompute, double unfused_launches) {
   const double element = kernels.element();
-  const double flops = 2 * shape.tokens * shape.sequence * shape.queries;  // of one product
-  const double values = element * shape.tokens * (shape.queries + shape.keys);
+  // Of one product: of all pairs.
+  const double flops = 2 * shape.tokens * (shape.seen / shape.samples) * shape.queries;
+  const double values = element * (shape.tokens * shape.queries + shape.seen * shape.keys);
   if (kernel == AttentionKernel::flash) {
-    // Two products forward, five backward, of a causal one half of each.
-    const double part = shape.built.causal ? 0.5 : 1.0;
+    // Two products forward, five backward, of a causal one half of each, or more of a slice.
+    const double part = shape.built.causal ? shape.looks : 1.0;
     kernels.run(&OpSums::forward, 2 * part * flops, 2 * values);
     kernels.run(&OpSums::backward_input, 5 * part * flops, 4 * values);
     return;
@@ -203,10 +204,11 @@ void embedding(Kernels& kernels, const TransformerShare& shape) {
 
 Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                       Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
-                      const AnalyticAssumptions& assumptions, const Calibration& constants) {
+                      const AnalyticAssumptions& assumptions, const Calibration& constants,
+                      SequencePart part = {}) {
   Kernels kernels(device, assumptions.format, constants);
   const TransformerShare shape =
-      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel);
+      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel, part);
   const double element = kernels.element();
   switch (kind) {
     case LayerKind::embedding:
@@ -294,8 +296,9 @@ Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpe
 
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
                            Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
-                           const AnalyticAssumptions& assumptions, Duration tensor_sum) {
-  check_tensor(model, assumptions);
+                           const AnalyticAssumptions& assumptions, Duration tensor_sum,
+                           SequencePart part) {
+  check_tensor(model, assumptions, part);
   for (const NumberFormat format : {assumptions.format, storage_format(assumptions.format)}) {
     if (device.flops(format) > 0.0) continue;
     throw InputError(fmt::format("{} has no peak for {}: give a --dtype that it has", device.name,
@@ -304,7 +307,7 @@ LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
   const Calibration constants = constants_of(assumptions, device);
   const auto times_of = [&](LayerKind kind) {
     return layer_times(layer_kernels(model, kind, microbatch_size, recompute, optimizer, device,
-                                     assumptions, constants),
+                                     assumptions, constants, part),
                        kind, tensor_sum_work(tensor_sum, assumptions.tensor, constants),
                        constants.launch_s);
   };

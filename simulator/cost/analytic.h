@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/memory/framework_memory.h"
 #include "core/memory/memory.h"
@@ -13,6 +14,7 @@
 #include "core/model/cluster.h"
 #include "core/model/collectives.h"
 #include "core/model/model.h"
+#include "core/model/slice_lengths.h"
 #include "core/model/tensor_degrees.h"
 #include "core/schedule/schedule.h"
 #include "simulator/cost/layer_times.h"
@@ -51,10 +53,12 @@ Calibration constants_of(const AnalyticAssumptions& assumptions, const DeviceSpe
 /// that share it. A whole backward is the sum of its halves, or less, where the host's launches
 /// hold up one half and not the other; `recompute` is the forward. Throws InputError where the
 /// device has no peak for the format, the model is no transformer, its heads can't be shared
-/// evenly, or a layer would take more than a day.
+/// evenly, or a layer would take more than a day. Of that part of each sequence: attention takes
+/// longer the more tokens stand before it.
 LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
                            Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
-                           const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
+                           const AnalyticAssumptions& assumptions, Duration tensor_sum = {},
+                           SequencePart part = {});
 
 /// Of a device's time for a block's forward and backward, the share in kernels that are shorter
 /// than the host takes to launch one. REQUIRES: analytic_layers() takes these.
@@ -67,11 +71,12 @@ double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
 /// mlp have their weights in fp8, itself and transposed, and keep in fp8 what only products read.
 /// Activations as in arXiv 2205.05198, table 2, masks of dropout included. Throws InputError where
 /// a layer, or a slot, takes 2^42 bytes or more. Of the optimizer a device has one of `shards`
-/// parts.
+/// parts. `slices`: of the sequences, where they are not whole; a slot then has room for any.
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                                 std::int32_t microbatch_size, Optimizer optimizer,
                                 Recompute recompute, const AnalyticAssumptions& assumptions,
-                                std::int32_t shards = 1);
+                                std::int32_t shards = 1,
+                                const std::vector<SequencePart>& slices = {});
 
 /// Floating-point operations of products in a sample's forward and backward, nothing computed
 /// again, all pairs of tokens counted: three quarters of equation 3 of arXiv 2104.04473.

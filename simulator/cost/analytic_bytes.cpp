@@ -1,5 +1,6 @@
 // Bytes of a transformer's stages from their shapes.
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,6 +33,7 @@ double product_elements(LayerKind kind, const TransformerShare& shape) {
 /// Bytes of one microbatch in a layer, whose input is the boundary's.
 struct ActivationBytes {
   double stash = 0, kept = 0, scratch = 0;
+  double context = 0;  // of the stash, keys and values
 };
 
 ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
@@ -48,7 +50,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
   const bool stores_scores =
       assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
   ActivationBytes made;
-  auto& [stash, kept, scratch] = made;
+  auto& [stash, kept, scratch, context] = made;
   switch (kind) {
     case LayerKind::embedding:
       stash = mask * elements + (shape.built.norm_first ? 0 : wide * elements);
@@ -56,6 +58,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
     case LayerKind::attention:
       // Output of the norm, q, k, v, weighted values; mask of the output.
       stash = (read + mask) * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
+      context = 2 * wide * shape.tokens * shape.keys;
       if (in_fp8) stash += read * shape.tokens * shape.queries;  // the core's backward reads them
       if (shape.built.head_norm) stash += wide * shape.tokens * (shape.queries + shape.keys);
       if (shape.built.output_norm) stash += wide * elements;
@@ -100,7 +103,8 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
   const double parameters = parameters_of_share(model, kind, assumptions.tensor);
   const auto wide = static_cast<double>(element);
   const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
-  const auto [stash, kept, scratch] = activation_bytes(model, kind, shape, recompute, assumptions);
+  const auto [stash, kept, scratch, context] =
+      activation_bytes(model, kind, shape, recompute, assumptions);
   const bool in_fp8 = has_fp8_weights(kind, assumptions.format);
   const double read = in_fp8 ? kFp8Bytes : wide;
   const double weights = wide + (in_fp8 ? 2 * kFp8Bytes : 0);
@@ -118,22 +122,21 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
           .stash = bytes(stash),
           .kept = bytes(kept),
           .scratch = bytes(scratch),
+          .context = bytes(shape.tokens < shape.samples * model.sequence ? context : 0),
           .products = bytes(read * product_elements(kind, shape))};
 }
 
-}  // namespace
-
-StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
-                                std::int32_t microbatch_size, Optimizer optimizer,
-                                Recompute recompute, const AnalyticAssumptions& assumptions,
-                                std::int32_t shards) {
+StageBytes bytes_of_part(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                         Optimizer optimizer, Recompute recompute,
+                         const AnalyticAssumptions& assumptions, std::int32_t shards,
+                         SequencePart part) {
   const std::vector<LayerKind> kinds = layers_of(model);
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
-  check_tensor(model, assumptions);
+  check_tensor(model, assumptions, part);
   const TransformerShare shape =
-      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel);
+      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel, part);
   std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
@@ -141,7 +144,7 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
   }
   StageBytes bytes =
       stage_bytes(of_layers,
-                  boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)) /
+                  boundary_bytes(model, part, microbatch_size, bytes_of(assumptions.format)) /
                       (assumptions.sequence_parallel ? assumptions.tensor : 1),
                   recomputed_in_stage(model, layers, recompute));
   bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
@@ -155,6 +158,27 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
         model.name, static_cast<double>(slot)));
   }
   return bytes;
+}
+
+}  // namespace
+
+StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
+                                std::int32_t microbatch_size, Optimizer optimizer,
+                                Recompute recompute, const AnalyticAssumptions& assumptions,
+                                std::int32_t shards, const std::vector<SequencePart>& slices) {
+  const auto of = [&](SequencePart part) {
+    return bytes_of_part(model, layers, microbatch_size, optimizer, recompute, assumptions, shards,
+                         part);
+  };
+  if (slices.empty()) return of({});
+  std::vector<StageBytes> each;
+  for (const SequencePart slice : slices) each.push_back(of(slice));
+  const std::vector<LayerKind> kinds = layers_of(model);
+  const auto attentions = static_cast<double>(
+      std::count(kinds.begin() + layers.first, kinds.begin() + layers.last, LayerKind::attention));
+  const TransformerShare whole = share_of(model, microbatch_size, assumptions.tensor);
+  const auto element = static_cast<double>(bytes_of(assumptions.format));
+  return of_slices(each, static_cast<Bytes>(attentions * 2 * element * whole.tokens * whole.keys));
 }
 
 }  // namespace tandem

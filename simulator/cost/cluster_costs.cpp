@@ -35,12 +35,12 @@ std::vector<Duration> all_reduce(const std::vector<ClusterLayout::SumWays>& sums
 /// For each device of the plan the time to sum a boundary's values over those that share a layer,
 /// everywhere at once.
 std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
-                                  const AnalyticAssumptions& assumptions) {
+                                  const AnalyticAssumptions& assumptions, SequencePart part) {
   std::vector<Duration> slowest(layout.depth());
   if (layout.tensor() == 1) return slowest;
   const auto& sums = layout.tensor_sums();
   const Bytes boundary =
-      boundary_bytes(plan.model, plan.microbatch_size, bytes_of(assumptions.format));
+      boundary_bytes(plan.model, part, plan.microbatch_size, bytes_of(assumptions.format));
   const auto times = all_reduce(sums, std::vector<Bytes>(sums.size(), boundary),
                                 layout.first_device(), assumptions);
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -53,18 +53,23 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
 }  // namespace
 
 static LayerTimes layer_times(const Plan& plan, const DeviceSpec& device,
-                              const AnalyticAssumptions& assumptions, Duration tensor_sum) {
+                              const AnalyticAssumptions& assumptions, Duration tensor_sum,
+                              SequencePart part) {
+  if (assumptions.measured && !part.is_whole()) {
+    throw InputError(fmt::format(
+        "the profile times whole sequences, and schedule {} cuts them into slices", plan.schedule));
+  }
   if (assumptions.measured) {
     return measured_layers(*assumptions.measured, plan.model, plan.microbatch_size,
                            plan.request.recompute, assumptions.tensor);
   }
   return analytic_layers(plan.model, plan.microbatch_size, plan.request.recompute, plan.optimizer,
-                         device, assumptions, tensor_sum);
+                         device, assumptions, tensor_sum, part);
 }
 
 ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
-                             const AnalyticAssumptions& assumptions)
-    : tensor_sums_(tensor_sums(plan, layout, assumptions)), of_device_(layout.depth()) {
+                             const AnalyticAssumptions& assumptions, SequencePart part)
+    : tensor_sums_(tensor_sums(plan, layout, assumptions, part)), of_device_(layout.depth()) {
   std::map<std::pair<const DeviceSpec*, Duration>, std::size_t> known;
   const std::string& only = layout.first_device().name;
   for (const DeviceId device : ids(of_device_)) {
@@ -75,7 +80,7 @@ ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                                      layout.cluster().name(), only, kind->name));
       }
       const auto [place, first] = known.try_emplace({kind, sum}, kinds_.size());
-      if (first) kinds_.push_back(layer_times(plan, *kind, assumptions, sum));
+      if (first) kinds_.push_back(layer_times(plan, *kind, assumptions, sum, part));
       of_device_[device].push_back(place->second);
     }
     std::ranges::sort(of_device_[device]);
@@ -97,18 +102,25 @@ namespace {
 class Pricing {
  public:
   Pricing(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
-          const AnalyticAssumptions& assumptions)
+          const AnalyticAssumptions& assumptions, SequencePart part = {})
       : plan_(plan),
         placement_(placement),
         layout_(layout),
         assumptions_(assumptions),
         constants_(constants_of(assumptions, layout.first_device())),
-        layers_(plan, layout, assumptions) {}
+        part_(part),
+        layers_(plan, layout, assumptions, part) {}
 
   StageCosts costs() {
     price_ways();
     price_stages();
     price_sums();
+    return std::move(costs_);
+  }
+  /// Of what ops and transfers take.
+  StageCosts costs_of_part() {
+    price_ways();
+    price_stages();
     return std::move(costs_);
   }
 
@@ -120,7 +132,7 @@ class Pricing {
   void price_ways() {
     const std::size_t devices = placement_.devices;
     const Bytes boundary =
-        boundary_bytes(plan_.model, plan_.microbatch_size, bytes_of(assumptions_.format));
+        boundary_bytes(plan_.model, part_, plan_.microbatch_size, bytes_of(assumptions_.format));
     costs_.ways.assign(devices * devices, Duration{});
     const auto price = [&](DeviceId source, DeviceId target) {
       Duration& way = costs_.ways[index(source) * devices + index(target)];
@@ -234,6 +246,7 @@ class Pricing {
   const ClusterLayout& layout_;
   const AnalyticAssumptions& assumptions_;
   const Calibration constants_;  // of all links and sums
+  const SequencePart part_;
   const ClusterLayers layers_;
   std::vector<StageBytes> bytes_;
   StageCosts costs_;
@@ -249,7 +262,12 @@ StageCosts cluster_costs(const Plan& plan, const Placement& placement, const Clu
                          const AnalyticAssumptions& assumptions) {
   TANDEM_CHECK(placement.stages() == plan.stages.size(), placement.stages(), plan.stages.size());
   TANDEM_CHECK(placement.devices == layout.depth(), placement.devices, layout.depth());
-  return Pricing(plan, placement, layout, assumptions).costs();
+  StageCosts costs = Pricing(plan, placement, layout, assumptions).costs();
+  for (const SequencePart part : sequence_parts(plan.request.slices, plan.model)) {
+    costs.slices.push_back(Pricing(plan, placement, layout, assumptions, part).costs_of_part());
+  }
+  sum_slices(costs);
+  return costs;
 }
 
 }  // namespace tandem

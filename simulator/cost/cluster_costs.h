@@ -19,7 +19,8 @@ std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assum
 /// stage are summed by all devices that hold it, those of tied stages by both ends; the norm takes
 /// a pass over the largest stage's gradients and a tree of latencies. Where the width shares out
 /// the optimizer's state, a sum is the first half of its ring, an update is of a share, and the
-/// second half of the ring, the updated weights', follows it.
+/// second half of the ring, the updated weights', follows it. Where the plan's sequences are
+/// sliced, each slice has prices of its own.
 /// REQUIRES: `placement` is that of the plan's schedule, of the layout's depth; the plan has
 /// stages.
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
@@ -28,8 +29,9 @@ StageCosts cluster_costs(const Plan& plan, const Placement& placement, const Clu
 /// Layer times on device `device` of the plan: for each kind of device that stands for it.
 class ClusterLayers {
  public:
+  /// Of whole sequences, or of that part of each.
   ClusterLayers(const Plan& plan, const ClusterLayout& layout,
-                const AnalyticAssumptions& assumptions);
+                const AnalyticAssumptions& assumptions, SequencePart part = {});
   /// Layers as the slowest of the devices that stand for it computes them: slowest for that range.
   const LayerTimes& slowest(DeviceId device, LayerRange range) const;
   StageTimes of(DeviceId device, LayerRange range) const {

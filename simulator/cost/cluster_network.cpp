@@ -14,7 +14,10 @@ class Flows {
         plan_(plan),
         layout_(layout),
         assumptions_(assumptions),
-        layers_(plan, layout, assumptions) {}
+        parts_(sequence_parts(plan.request.slices, plan.model)) {
+    for (const SequencePart part : parts_) layers_.emplace_back(plan, layout, assumptions, part);
+    if (parts_.empty()) layers_.emplace_back(plan, layout, assumptions);
+  }
 
   std::vector<Network::Flow> of(const CostKey& key) const {
     const auto tensor = static_cast<Bytes>(layout_.tensor());
@@ -22,9 +25,11 @@ class Flows {
     if (moves_stash(key.kind))
       return {transfer(key, tensor * bytes_of_stage(key)[SlotKind::stash])};
     if (is_transfer(key.kind)) {
+      const SequencePart part = parts_.empty() ? SequencePart{} : parts_[key.slice];
       Network::Flow flow =
-          transfer(key, boundary_bytes(plan_.model, plan_.microbatch_size, element));
-      if (!assumptions_.sequence_parallel) flow.latency += layers_.tensor_sum(key.target) / 2;
+          transfer(key, boundary_bytes(plan_.model, part, plan_.microbatch_size, element));
+      if (!assumptions_.sequence_parallel)
+        flow.latency += layers_[key.slice].tensor_sum(key.target) / 2;
       return {flow};
     }
     if (traits(key.kind).price == Price::replica_sum) return sum(key);
@@ -78,7 +83,8 @@ class Flows {
   const Plan& plan_;
   const ClusterLayout& layout_;
   const AnalyticAssumptions& assumptions_;
-  const ClusterLayers layers_;
+  const std::vector<SequencePart> parts_;  // empty: whole sequences
+  std::vector<ClusterLayers> layers_;      // of each slice
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ struct LayerShares {
   std::vector<LayerRange> stages;  // of each stage
   Table<StageId, StageTimes> times;
   std::vector<StageTimes> layers;  // each as its stage's times count it
+  /// Where sequences are sliced, the times of each slice instead; else empty.
+  std::vector<StageCosts> slices = {};
 };
 
 /// REQUIRES: the costs are of the plan's layers (StageCosts::layers).

@@ -1,6 +1,9 @@
 #include "simulator/cost/plain_costs.h"
 
+#include <cmath>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -89,6 +92,38 @@ GivenCosts given_costs(const PlainCosts& costs, std::size_t stages, std::size_t 
   given.held = Table<StageId, HeldActivation>(stages, {bytes, kept});
   given.sized = true;
   return given;
+}
+
+void cut_into_slices(const Slicing& slicing, GivenCosts& costs) {
+  if (slicing.count == 1) return;
+  const bool given = slicing.kind == Slicing::Kind::given;
+  if (!given && slicing.kind != Slicing::Kind::equal) {
+    throw InputError(fmt::format(
+        "slices {}: only a model says how long they are; give how many, or their lengths",
+        name(slicing)));
+  }
+  std::vector<double> lengths(static_cast<std::size_t>(slicing.count), 1.0);
+  if (given) lengths.assign(slicing.lengths.begin(), slicing.lengths.end());
+  const double all = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  double before = 0.0;
+  for (const double length : lengths) {
+    // Of whole nanoseconds: all slices together take what the microbatch takes.
+    const auto share = [&, first = before, last = before + length](Duration time) {
+      const auto up_to = [&](double end) {
+        return std::llround(static_cast<double>(time.count()) * end / all);
+      };
+      return Duration(up_to(last) - up_to(first));
+    };
+    StageCosts slice = costs.times;
+    for (StageTimes& times : slice.stages) {
+      for (const auto time : kOpTimes) times.*time = share(times.*time);
+    }
+    slice.transfer = share(slice.transfer);
+    for (Duration& link : slice.links) link = share(link);
+    costs.times.slices.push_back(std::move(slice));
+    costs.slices.push_back(length / all);
+    before += length;
+  }
 }
 
 OrderCosts order_costs(const GivenCosts& given, Recompute recompute) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/files/read.h"
 #include "core/memory/memory.h"
@@ -66,6 +67,7 @@ struct GivenCosts {
   Table<StageId, HeldActivation> held;  // bytes of a microbatch
   bool sized = false;                   // whether any bytes were given
   double activation_after_input = 1.0;  // G/A, where all stages have the same
+  std::vector<double> slices = {};      // their shares of a microbatch, where it is sliced
 };
 
 /// For a schedule of so many stages on so many devices, `chunks` of them on each. Throws InputError
@@ -73,6 +75,10 @@ struct GivenCosts {
 /// its halves, or a file.
 GivenCosts given_costs(const PlainCosts& costs, std::size_t stages, std::size_t chunks,
                        std::size_t devices);
+
+/// Shares out times and bytes of a microbatch among its slices as their lengths say: nothing is
+/// known of attention. Throws InputError where only a model says how long they are.
+void cut_into_slices(const Slicing& slicing, GivenCosts& costs);
 
 /// What an automatic schedule orders by when these costs are simulated.
 OrderCosts order_costs(const GivenCosts& given, Recompute recompute);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/memory/storage.h"
@@ -56,14 +58,33 @@ static Duration transfer_time(const StageCosts& costs, std::size_t devices, Devi
   return sum;
 }
 
+void sum_slices(StageCosts& costs) {
+  const auto add = [](StageTimes& sum, const StageTimes& of_slice, bool first) {
+    for (const auto time : kOpTimes) {
+      if (time == &StageTimes::update) continue;
+      if (first) sum.*time = {};
+      sum.*time += of_slice.*time;
+    }
+  };
+  for (std::size_t slice = 0; slice < costs.slices.size(); ++slice) {
+    const StageCosts& of = costs.slices[slice];
+    for (const StageId stage : ids(costs.stages))
+      add(costs.stages[stage], of.stages[stage], slice == 0);
+    for (std::size_t layer = 0; layer < costs.layers.size(); ++layer)
+      add(costs.layers[layer], of.layers[layer], slice == 0);
+  }
+}
+
 CostModel cost_model(const Placement& placement, StageCosts costs) {
   TANDEM_CHECK(costs.stages.size() == placement.stages(), costs.stages.size(), placement.stages());
   const std::size_t devices = placement.devices;
   TANDEM_CHECK(costs.ways.empty() || costs.ways.size() == devices * devices, costs.ways.size(),
                devices);
   return [stage = placement.stage, devices, costs = std::move(costs)](const CostKey& key) {
-    const StageTimes& times = costs.stages[stage[key.replica]];
-    const auto transfer = [&] { return transfer_time(costs, devices, key.source, key.target); };
+    const bool of_slice = !costs.slices.empty() && (is_compute(key.kind) || is_transfer(key.kind));
+    const StageCosts& own = of_slice ? costs.slices[key.slice] : costs;
+    const StageTimes& times = own.stages[stage[key.replica]];
+    const auto transfer = [&] { return transfer_time(own, devices, key.source, key.target); };
     switch (traits(key.kind).price) {
       case Price::stash:
         return times.move.value_or(transfer());
@@ -128,6 +149,11 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
 }
 
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
+  if (plan.request.slices.count > 1) {
+    throw InputError(
+        fmt::format("the profile times whole sequences, and schedule {} cuts them into {} slices",
+                    plan.schedule, plan.request.slices.count));
+  }
   return costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size,
                             plan.request.recompute, summing_devices(plan));
 }

@@ -48,7 +48,14 @@ struct StageCosts {
   Duration reduce_tied{};            // sum of the gradients that tied stages share
   Duration norm{};                   // of all gradients of an update, until every stage knows it
   std::vector<StageTimes> layers = {};  // of a model: what each layer takes of its stage's times
+  /// Where sequences are sliced, the costs of each slice instead, but for what is done once a
+  /// batch; the times of stages and layers are then their sums. Else empty.
+  std::vector<StageCosts> slices = {};
 };
+
+/// The times of stages and layers, and of transfers, as the sums of those of the slices; what is
+/// done once a batch stays as it is.
+void sum_slices(StageCosts& costs);
 
 /// The same times for each of so many stages; `transfer` over every edge between devices. What
 /// `times` leaves out is zero: for a schedule that splits its backward give backward_input and

@@ -15,12 +15,14 @@ void check_transformer(const ModelSpec& model) {
       "model {}: a chain of linear maps has no analytic costs: give a profile", model.name));
 }
 
-void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions) {
+void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions,
+                  SequencePart part) {
   check_transformer(model);
-  if (assumptions.sequence_parallel && model.sequence % assumptions.tensor != 0) {
+  const std::int32_t tokens = part.is_whole() ? model.sequence : part.tokens;
+  if (assumptions.sequence_parallel && tokens % assumptions.tensor != 0) {
     throw ShapeError(fmt::format(
-        "model {}: a sequence of {} can't be split evenly by the {} devices of --tensor",
-        model.name, model.sequence, assumptions.tensor));
+        "model {}: a {} of {} can't be split evenly by the {} devices of --tensor", model.name,
+        part.is_whole() ? "sequence" : "slice", tokens, assumptions.tensor));
   }
   const std::int32_t groups = shape_of(model).key_value_heads;
   if (model.heads % assumptions.tensor == 0 && groups % assumptions.tensor == 0) return;
@@ -37,10 +39,12 @@ double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t 
 }
 
 TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor,
-                          bool sequence_parallel) {
+                          bool sequence_parallel, SequencePart part) {
   check_transformer(model);
   const TransformerShape built = shape_of(model);
-  const double samples = microbatch_size, sequence = model.sequence, head = built.head_width;
+  const double samples = microbatch_size, head = built.head_width;
+  const double sequence = part.is_whole() ? model.sequence : part.tokens;
+  const double context = part.before + sequence;
   const double rows = samples * sequence * std::max(1, built.experts_per_token);
   const double mlp = static_cast<double>(built.mlp_width) / tensor;
   return {.samples = samples,
@@ -49,8 +53,10 @@ TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, 
           .sequence = sequence,
           .vocabulary = static_cast<double>(model.vocabulary) / tensor,
           .split_tokens = samples * sequence / (sequence_parallel ? tensor : 1),
+          .seen = samples * context,
+          .looks = (part.before + sequence / 2) / context,
           .matrices = samples * model.heads / tensor,
-          .scores = samples * model.heads * sequence * sequence / tensor,
+          .scores = samples * model.heads * sequence * context / tensor,
           .queries = model.heads * head / tensor,
           .keys = built.key_value_heads * head / tensor,
           .mlp = mlp,

@@ -24,8 +24,9 @@ inline double mask_bytes(bool dropout) { return dropout ? static_cast<double>(kM
 
 /// Throws InputError.
 void check_transformer(const ModelSpec& model);
-/// The same where its heads can't be shared evenly.
-void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions);
+/// The same where its heads, or that part of its sequences, can't be shared evenly.
+void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions,
+                  SequencePart part = {});
 
 /// Parameters of a layer on each of the devices that share it.
 double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor);
@@ -34,7 +35,9 @@ double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t 
 struct TransformerShare {
   double samples, tokens, width, sequence, vocabulary;
   double split_tokens;  // of norms, dropout and residual sums: all, unless the sequence is split
-  double matrices, scores;  // of all pairs of tokens, and their elements
+  double seen;          // tokens that these may attend to: themselves and those before them
+  double looks;         // of all pairs of these and those, the share that causal ones attend to
+  double matrices, scores;  // of all such pairs, and their elements
   double queries, keys;     // channels; values have as many as keys
   double mlp, inner;        // the latter into its activation, which the gate doubles
   double mlp_rows;          // tokens that enter an mlp: one once for each expert that it takes
@@ -42,8 +45,8 @@ struct TransformerShare {
   TransformerShape built;
 };
 
-/// Throws InputError where the model is no transformer.
+/// Of that part of each sequence. Throws InputError where the model is no transformer.
 TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor,
-                          bool sequence_parallel = false);
+                          bool sequence_parallel = false, SequencePart part = {});
 
 }  // namespace tandem

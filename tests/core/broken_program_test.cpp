@@ -75,6 +75,9 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     request = plain;
     request.extra_in_flight = 1;
     if (takes(row, "extra-in-flight")) add(request);
+    request = plain;
+    request.slices.count = 2;
+    if (takes(row, "slices")) add(request);
   }
   return all;
 }
@@ -155,8 +158,9 @@ class BrokenProgram : public ::testing::TestWithParam<std::string_view> {
 
 TEST_P(BrokenProgram, IsGoodBeforeItIsBroken) {
   for (const Case& good : cases()) {
-    // Where chunks go round with late weight gradients, the count may be a slot too high.
-    if (GetParam() == "interleaved-zb") {
+    // Where chunks go round with late weight gradients, or slices go back in reverse, the count may
+    // be a slot too high.
+    if (GetParam() == "interleaved-zb" || GetParam() == "seq1f1b-zb") {
       EXPECT_TRUE(faults(good.program, count_slots(good.program), good.batches).empty());
     } else {
       EXPECT_EQ(count_slots(good.program), good.slots) << good.name;

@@ -29,7 +29,7 @@ TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryStage) {
   constexpr std::int64_t kBatches = 3;
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {1, 2, 3, 4, 6, 8})) {
     const Program program = program_of(wanted);
-    const std::int64_t microbatches = kBatches * wanted.request.microbatches;
+    const std::int64_t microbatches = kBatches * wanted.request.units();
     std::map<std::tuple<OpKind, StageId, std::int64_t>, int> times;
     for (const Instance& instance : instances_of_run(program, kBatches)) {
       const Op& op = program[instance.id].op;

@@ -60,7 +60,8 @@ class UsesOfSlots {
         sequence_(program),
         versions_(program),
         rings_(placement_.replicas()),
-        turns_(placement_.replicas()) {
+        turns_(placement_.replicas()),
+        context_(placement_.replicas()) {
     for (const Span& span : timeline.spans) {
       const Instruction& instruction = program[span.instruction];
       const Op& op = instruction.op;
@@ -78,6 +79,11 @@ class UsesOfSlots {
                         [](const Times& of) { return std::pair(of.start, of.end); });
       for (const Times& of : turns_[replica]) {
         Ring& one = ring(replica, SlotKind::eviction_buffer);
+        one.take(std::ssize(one.uses), of.start, of.end);
+      }
+      std::ranges::sort(context_[replica], {}, &Times::start);
+      for (const Times& of : context_[replica]) {
+        Ring& one = ring(replica, SlotKind::context_gradient);
         one.take(std::ssize(one.uses), of.start, of.end);
       }
     }
@@ -123,6 +129,11 @@ class UsesOfSlots {
           op.kind == OpKind::backward && find_gradient_for(replica, microbatch).has_value();
       add_made(OpKind::send_gradient, over_gradient ? SlotKind::output : SlotKind::input_gradient,
                replica, microbatch, span.start);
+    }
+    const std::int32_t slices = program_.slices();
+    if (makes_input_gradient(op.kind) && slices > 1 && program_.slice_of(op) == slices - 1) {
+      context_[replica].push_back(
+          {span.start, find(op.kind, replica, microbatch - slices + 1)->end});
     }
     if (op.kind == backward_input) {
       ring(replica, SlotKind::kept_gradients)
@@ -199,7 +210,8 @@ class UsesOfSlots {
   std::map<std::pair<OpKind, ReplicaId>, std::map<std::int64_t, Times>> done_;
   std::map<std::tuple<OpKind, ReplicaId, std::int64_t>, DeviceId> target_;
   Rings rings_;
-  Table<ReplicaId, std::vector<Times>> turns_;  // with the slot of what is evicted
+  Table<ReplicaId, std::vector<Times>> turns_;    // with the slot of what is evicted
+  Table<ReplicaId, std::vector<Times>> context_;  // with gradients of keys and values
 };
 
 Rings rings_of(const Program& program, const CostTable& costs, std::int64_t batches) {

@@ -87,6 +87,8 @@ class UnrolledSchedule {
     cost.source = source;
     cost.target = target;
     if (cost.kind == OpKind::reduce_gradient) cost.width = schedule_.width;
+    if (is_compute(cost.kind) || is_transfer(cost.kind))
+      cost.slice = static_cast<std::uint16_t>(std::get<std::int64_t>(key) % schedule_.slices);
     price_[key] = model_(cost);
   }
 

@@ -281,6 +281,10 @@ class Requirements {
         need(forward, input, "backward after forward");
         need(again, input, "backward after recompute");
         need(input, weight, "weight gradient after backward");
+        if (k % program_.slices() > 0) {
+          need(find(Work::forward, replica, k - 1), forward, "forward after the slice before");
+          need(input, find(Work::input, replica, k - 1), "backward after the slice behind");
+        }
         const std::size_t evict = find(Work::evict, replica, k),
                           load = find(Work::load, replica, k);
         if ((evict == kNone) != (load == kNone)) fault("missing: half of an eviction of {}", k);
@@ -507,11 +511,11 @@ class Requirements {
   bool gradient_in_output(ReplicaId replica, std::int64_t k) {
     const std::size_t input = find(Work::input, replica, k);
     if (input == kNone || input != find(Work::weight, replica, k)) return false;
-    return std::any_of(
-        placement_.edges.begin(), placement_.edges.end(), [&](const Placement::Edge& edge) {
-          return edge.from == replica && find(Work::forward, edge.to, k) != kNone &&
-                 placement_.device[edge.to] != placement_.device[replica];
-        });
+    return std::any_of(placement_.edges.begin(), placement_.edges.end(),
+                       [&](const Placement::Edge& edge) {
+                         return edge.from == replica && find(Work::forward, edge.to, k) != kNone &&
+                                placement_.device[edge.to] != placement_.device[replica];
+                       });
   }
 
   /// What a stage makes for `others`, or receives from them.
@@ -597,6 +601,14 @@ class Requirements {
         }
         uses.push_back(use);
       }
+    } else if (kind == SlotKind::context_gradient) {
+      const std::int64_t slices = program_.slices();
+      for (std::int64_t k = slices - 1; slices > 1 && k < microbatches_; k += slices) {
+        if (find(Work::input, replica, k) == kNone) continue;
+        uses.push_back(
+            {{find(Work::input, replica, k)}, {find(Work::input, replica, k - slices + 1)}});
+      }
+      std::ranges::sort(uses, {}, &Use::acquires);
     } else {
       for (std::int64_t k = 0; k < microbatches_; ++k) {
         const bool evicted = find(Work::evict, replica, k) != kNone;

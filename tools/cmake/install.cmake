@@ -15,6 +15,7 @@ set(tandem_public_headers
   core/import/models.h
   core/lower/lower.h
   core/memory/memory.h
+  core/memory/of_slices.h
   core/memory/storage.h
   core/model/catalog.h
   core/model/calibration.h

@@ -116,7 +116,8 @@ Json as_json(const Op& op) {
 void print_json(const Schedule& schedule, const ScheduleTraits& traits,
                 const std::optional<OrderSearch>& search) {
   Json result{{"name", schedule.name},
-              {"microbatches", schedule.microbatches},
+              {"microbatches", schedule.whole_microbatches()},
+              {"slices", schedule.slices},
               {"width", schedule.width},
               {"devices", nullptr}};
   if (search) result["search"] = search_json(*search);

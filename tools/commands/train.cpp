@@ -206,9 +206,7 @@ void write_trace(const Training& training, const std::optional<Timeline>& predic
                  const Options& options, const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
   TraceMemory memory{.devices = planned_memory(prepared),
-                     .stash = Table<ReplicaId, Bytes>(prepared.bytes.size())};
-  for (const ReplicaId replica : ids(prepared.bytes))
-    memory.stash[replica] = prepared.bytes[replica][SlotKind::stash];
+                     .stash = stash_bytes_of(prepared.bytes)};
   std::vector<TraceRun> runs;
   for (std::size_t pipeline = 0; pipeline < report.timelines.size(); ++pipeline) {
     for (const DeviceId device : ids(memory.devices)) {

@@ -66,7 +66,7 @@ PlainRequest of_schedule_file(const GivenOptions& given) {
   plain.schedule =
       std::make_shared<const Schedule>(read_cached<read_schedule>(given.schedule_file));
   plain.request = {.devices = plain.schedule->placement.devices,
-                   .microbatches = plain.schedule->microbatches,
+                   .microbatches = plain.schedule->whole_microbatches(),
                    .width = plain.schedule->width};
   return plain;
 }

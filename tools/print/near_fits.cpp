@@ -71,6 +71,8 @@ std::string change_text(FitChange change, const Plan& to) {
       return "no extra in flight";
     case FitChange::cut:
       return "another cut";
+    case FitChange::slices:
+      return fmt::format("schedule {} of {} slices", to.schedule, to.request.slices.count);
     case FitChange::schedule:
       return "schedule " + to.schedule;
     case FitChange::group:

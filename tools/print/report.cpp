@@ -207,8 +207,8 @@ void write_report(const std::string& path, const std::string& command,
                   const SimulationResult& result, const SimulationRequest& simulated) {
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   const Program& program = prepared.scenario.program;
-  Report report{.title = fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
-                                     program.placement().devices, program.microbatches()),
+  Report report{.title = fmt::format("{}: {} devices, {} a batch", program.schedule(),
+                                     program.placement().devices, batch_text(program)),
                 .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
                 .command = command,
                 .tool = tool_name(),

@@ -7,6 +7,7 @@
 
 #include "core/files/constants_files.h"
 #include "core/files/schedule_request_json.h"
+#include "core/model/slice_lengths.h"
 #include "core/text/count_text.h"
 #include "tools/cli/terminal.h"
 #include "tools/print/words.h"
@@ -29,6 +30,10 @@ std::string cluster_summary(const ClusterSetup& setup) {
       tensor > 1 ? fmt::format(", tensor {}", tensor) : "",
       std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size,
       plan.request.width, plan.request.microbatches, plan.microbatch_size);
+  if (plan.request.slices.count > 1) {
+    text += fmt::format(", in slices of {} tokens",
+                        fmt::join(slice_lengths(plan.request.slices, plan.model), ", "));
+  }
   if (setup.tried.size() > 1) {
     const std::string shapes = fmt::format("{} shapes that use all devices", setup.tried.size());
     text += setup.tried.front().fits ? "; the fastest that fits of " + shapes

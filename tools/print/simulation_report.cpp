@@ -119,6 +119,12 @@ void print_memory(const Scenario& scenario) {
   fmt::print("{}", text);
 }
 
+std::string batch_text(const Program& program) {
+  const std::int32_t slices = program.slices();
+  return counted(program.microbatches() / slices, "microbatch") +
+         (slices == 1 ? "" : fmt::format(" of {} slices", slices));
+}
+
 std::string print_percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
 
 BubbleRate bubble_rate(const SimulationResult& result) {
@@ -135,7 +141,7 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
   const Program& program = scenario.program;
   if (prepared.cluster) fmt::print("{}\n\n", cluster_summary(*prepared.cluster));
   fmt::print("{}: {} of {} in {}; {}\n", program.schedule(), counted(batches, "batch"),
-             counted(program.microbatches(), "microbatch"), print_duration(result.makespan),
+             batch_text(program), print_duration(result.makespan),
              bubble_text(bubble_rate(result)));
   const auto spread = prepared.cluster ? prepared.cluster->spread() : std::nullopt;
   fmt::print("endless run (steady state): {} a batch{}, {:.4g} samples/s, from batch {} on{}\n",

@@ -21,6 +21,8 @@ struct BubbleRate {
 BubbleRate bubble_rate(const SimulationResult& result);
 /// "12.3 %".
 std::string print_percent(double share);
+/// "8 microbatches", "8 microbatches of 4 slices": of a batch.
+std::string batch_text(const Program& program);
 
 /// A table of what each device holds; a line on what "fits" means.
 void print_memory(const Scenario& scenario);

@@ -21,9 +21,8 @@ namespace tandem {
 struct TraceMemory {
   Table<DeviceId, MemoryByClass>
       devices;  // what is allocated; its activations are not drawn, but the curve of stashes
-  Table<ReplicaId, Bytes> stash;  // of one microbatch
-  std::optional<Table<ReplicaId, HeldActivation>>
-      held{};  // in its place, where it is freed in parts
+  OfSlices<Bytes> stash;                           // of one microbatch, or slice
+  std::optional<OfSlices<HeldActivation>> held{};  // in its place, where it is freed in parts
 };
 
 /// One timeline of the file: that of one simulated or measured run.

@@ -1,0 +1,29 @@
+#pragma once
+// TeraPipe's dynamic programme (arXiv 2102.07988): into how many slices, and how long ones, a
+// sequence is cut so that a pipeline is done with it soonest.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/model/slice_lengths.h"
+
+namespace tandem {
+
+/// What a stage takes for forward and backward of a part of each sequence of a microbatch. The
+/// longer the part, and the more tokens stand before it, the longer.
+using SliceTime = std::function<Duration(SequencePart)>;
+
+struct FastestSlices {
+  std::vector<std::int32_t> lengths;  // in tokens, the first slice's first
+  Duration value{};                   // what is least
+};
+
+/// The slices for which microbatches · Σ t + (stages − 1) · max t is least, t the time of each:
+/// what TeraPipe's order takes on equal stages. Slices end at multiples of `step` tokens, and at
+/// the sequence's end. Asks once for each pair of ends: (tokens / step)² / 2 times.
+FastestSlices fastest_slices(std::int32_t tokens, std::int32_t step, std::int64_t stages,
+                             std::int64_t microbatches, const SliceTime& time);
+
+}  // namespace tandem
