@@ -69,7 +69,8 @@ Bytes framework_total(const StageSlots& slots, const StageBytes& bytes,
     activations = std::max(activations, now);
   }
   return slots[SlotKind::weights] * bytes[SlotKind::weights] +
-         slots[SlotKind::corrected_weights] * bytes[SlotKind::corrected_weights] +
+         slots[SlotKind::forward_weights] * bytes[SlotKind::forward_weights] +
+         slots[SlotKind::backward_weights] * bytes[SlotKind::backward_weights] +
          slots[SlotKind::gradients] * bytes[SlotKind::gradients] + optimizer_of(slots, bytes) +
          context_gradients(slots, bytes) + bytes.workspace + std::llround(activations);
 }

@@ -9,9 +9,9 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",      "gradients",         "stash",           "input",
-      "output",       "input_gradient",    "kept_gradients",  "eviction_buffer",
-      "hosted_stash", "corrected_weights", "context_gradient"};
+      "weights",      "gradients",       "stash",            "input",
+      "output",       "input_gradient",  "kept_gradients",   "eviction_buffer",
+      "hosted_stash", "forward_weights", "backward_weights", "context_gradient"};
   return kNames[index(kind)];
 }
 
@@ -141,7 +141,7 @@ OfSlices<Bytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes) {
 }
 
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes) {
-  return bytes.optimizer + (slots[SlotKind::corrected_weights] > 0 ? bytes.correction : 0);
+  return bytes.optimizer + (slots.keeps_drift ? bytes.drift : 0);
 }
 
 Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
@@ -161,7 +161,7 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     MemoryByClass& of = memory[device];
     of.weights += bytes[replica][SlotKind::weights];
     of.versions += held(SlotKind::weights) - bytes[replica][SlotKind::weights] +
-                   held(SlotKind::corrected_weights);
+                   held(SlotKind::forward_weights) + held(SlotKind::backward_weights);
     of.gradients += held(SlotKind::gradients);
     of.optimizer += optimizer_of(slots[replica], bytes[replica]);
     of.activations += held(SlotKind::eviction_buffer);

@@ -56,9 +56,9 @@ struct UpdateSpans {
   std::span<const W> weights = {}, gradients = {};
   std::span<W> state = {}, weights_out = {};
   std::span<T> rounded = {};  // a copy of the weights made; empty: not wanted
-  /// Where backwards read corrected weights: δ, zeros before the first update, and what they read.
+  /// As StepSpans has them; δ is zeros before the first update.
+  std::span<T> forward_weights = {}, backward_weights = {};
   std::span<W> drift = {};
-  std::span<T> corrected = {};
 };
 
 /// What a step writes. A step that may have to be taken back writes the weights elsewhere and
@@ -71,7 +71,7 @@ struct OptimizerStep {
   std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
   double gradient_scale = 1.0;  // factor of the gradients
   StepWrites writes = StepWrites::all;
-  Correction correction = {};                // of the stage; its delay divides the rate, too
+  Reading reading = {};                      // of the stage; its delay divides the rate, too
   const UpdateDecision* decision = nullptr;  // knows how many steps were taken, so `number` counts
                                              // for nothing, and has a further factor
 };
@@ -94,8 +94,8 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
   const DecideNumbers moments = moment_numbers(config);
   const MomentCorrections corrections = moment_corrections(moments, count);
   const StepNumbers numbers{
-      .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch,
-                                        step.correction.delay),
+      .learning_rate =
+          learning_rate_at(config.schedule, config.learning_rate, step.batch, step.reading.delay),
       .gradient_scale = step.gradient_scale,
       .weight_decay = config.weight_decay,
       .beta1 = moments.beta1,
@@ -106,8 +106,7 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
       .slope_weight = corrections.slope_weight,
       .steps = count,
       .corrects_decay = config.correction == DelayCorrection::error_feedback_with_decay,
-      .delay = step.correction.delay,
-      .drift_kept = step.correction.kept,
+      .reading = step.reading,
       .decision = step.decision};
   std::vector<ElementRange> decayed;
   for (const Tensor& tensor : tensors) {
@@ -120,8 +119,9 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
                         .gradient = spans.gradients.first(size),
                         .keeps_state = step.writes == StepWrites::weights,
                         .rounded = spans.rounded,
+                        .forward_weights = spans.forward_weights,
+                        .backward_weights = spans.backward_weights,
                         .drift = spans.drift,
-                        .corrected = spans.corrected,
                         .decayed = decayed};
   if (step.writes != StepWrites::state) whole.weights_out = spans.weights_out;
   const bool corrects = config.correction != DelayCorrection::none;
