@@ -88,7 +88,7 @@ Compared compare_steps(const TimelineRecords& simulated, const TimelineRecords& 
 void compare_devices(const TimelineRecords& simulated, const TimelineRecords& measured,
                      const Compared& from, Comparison& result) {
   std::map<DeviceId, Compared> busy;
-  const auto add_side = [&](const TimelineRecords& records, Duration Compared::* side) {
+  const auto add_side = [&](const TimelineRecords& records, Duration Compared::*side) {
     for (const TimelineRecord& record : records) {
       Compared& sum = busy[record.device];
       if (record.lane != LaneKind::compute || record.end <= from.*side) continue;

@@ -42,7 +42,7 @@ constexpr TransformerShape kLlama{.rms_norm = true,
                                   .gated = true,
                                   .dropout = false};
 
-constexpr TransformerShape with(TransformerShape shape, bool TransformerShape::* flag) {
+constexpr TransformerShape with(TransformerShape shape, bool TransformerShape::*flag) {
   shape.*flag = true;
   return shape;
 }

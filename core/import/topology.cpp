@@ -31,7 +31,7 @@ constexpr std::array<GpuLinks, 13> kGpus{
      {"RTX-4090-24GB", "GeForce RTX 4090", 0x2684, 89, 0, 0, 31.5e9}}};
 
 template <class Value>
-const GpuLinks* find_gpu(Value GpuLinks::* member, const Value& value) {
+const GpuLinks* find_gpu(Value GpuLinks::*member, const Value& value) {
   const auto found = std::ranges::find(kGpus, value, member);
   return found == kGpus.end() ? nullptr : &*found;
 }

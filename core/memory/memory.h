@@ -35,7 +35,7 @@ enum class SlotKind : std::uint8_t {
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
   hosted_stash,     // the same on the partner of the stage's device: evict … load
-  forward_weights,  // a version as forwards read it, predicted; slot of version v: v mod count
+  forward_weights,   // a version as forwards read it, predicted; slot of version v: v mod count
   backward_weights,  // the same as backwards read it, predicted or corrected
   context_gradient,  // of the keys and values of a whole microbatch whose sequences are sliced:
                      // the backward of a slice adds what it owes those before it; last slice's

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/memory/memory.h"
 #include "core/program/program.h"
 
 namespace tandem {
@@ -24,6 +25,12 @@ Table<ReplicaId, std::int32_t> context_gradients(const Program& program);
 }  // namespace tandem
 
 namespace tandem::slots {
+
+/// Rings whose uses begin or end on several lanes: of the others the order of one says how many.
+constexpr bool counted_by_knowledge(SlotKind kind) {
+  return !is_version(kind) && kind != SlotKind::stash && kind != SlotKind::eviction_buffer &&
+         kind != SlotKind::context_gradient;
+}
 
 /// Of an instruction on its lane, counted over all bodies.
 using Position = std::int64_t;
@@ -112,11 +119,5 @@ class KnowledgeSpace {
   Table<DeviceId, std::vector<LaneId>> lanes_;
   Table<DeviceId, std::vector<Common>> common_;  // as far as asked for; few
 };
-
-/// What the proof counts by uses that begin one after the other.
-constexpr bool counts_by_turns(SlotKind kind) {
-  return !is_version(kind) && kind != SlotKind::stash && kind != SlotKind::eviction_buffer &&
-         kind != SlotKind::context_gradient;
-}
 
 }  // namespace tandem::slots

@@ -19,6 +19,7 @@ namespace tandem {
 
 namespace {
 
+using slots::counted_by_knowledge;
 using slots::kAbsent;
 using slots::kNothing;
 using slots::KnowledgeSpace;
@@ -185,8 +186,8 @@ class SlotCounter {
     for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[replica][kind];
-        const bool used =
-            counts_by_turns(static_cast<SlotKind>(kind)) && counts_[replica].counts[kind] > 0;
+        const bool used = counted_by_knowledge(static_cast<SlotKind>(kind)) &&
+                          counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
     }

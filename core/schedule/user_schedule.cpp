@@ -66,8 +66,7 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
   if (request.recompute == Recompute::stage && !recomputes(schedule)) insert_recompute(schedule);
   const bool sums = has_kind(schedule, is_collective);
   if (!sums) insert_reduction(schedule, request.global_norm);
-  const auto sums_width = [](OpKind kind) { return is_collective(kind) && !makes_norm(kind); };
-  if (schedule.width > 1 && !has_kind(schedule, sums_width)) {
+  if (schedule.width > 1 && !has_kind(schedule, sums_replicas)) {
     throw InputError(fmt::format(
         "schedule \"{}\" names its sums, but not those of gradients over its {} pipelines (R)",
         schedule.name, schedule.width));
