@@ -129,6 +129,29 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
   return profiles;
 }
 
+SliceCosts read_slice(const JsonReader& reader) {
+  SliceCosts slice;
+  if (!reader.object({"tokens", "before", "layers"})) return slice;
+  slice.tokens = reader["tokens"].integer<std::int32_t>(1, kLongestSequence);
+  slice.before = reader["before"].integer<std::int32_t>(0, kLongestSequence);
+  for (const LayerRow& row : read_distinct(
+           reader["layers"], read_layer,
+           [](const LayerRow& one) {
+             return std::tuple(one.cost.kind, one.cost.microbatch_size, one.tensor);
+           },
+           "kind, microbatch size and tensor degree")) {
+    if (row.tensor == 1) slice.layers.push_back(row.cost);
+  }
+  return slice;
+}
+
+std::vector<SliceCosts> read_slices(const JsonReader& reader) {
+  return read_distinct(
+      reader, read_slice,
+      [](const SliceCosts& slice) { return std::pair(slice.tokens, slice.before); },
+      "number of tokens, and of those before");
+}
+
 ProductAlgorithm read_algorithm(const JsonReader& reader) {
   ProductAlgorithm algorithm;
   if (!reader.object({"product", "library", "algorithm", "time_ns", "first_time_ns", "measured"}))
@@ -152,7 +175,7 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   Profile profile;
   if (!root.object({"version", "machine", "date", "command", "backend", "kernels", "model",
                     "optimizer", "delay_correction", "busy_devices", "instruction_overhead_ns",
-                    "layers", "transfers", "products"})) {
+                    "layers", "slices", "transfers", "products"})) {
     return {{1, profile}};
   }
   read_version(root, kProfileFileVersion);
@@ -169,6 +192,7 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
   profile.transfers = read_distinct(root["transfers"], read_transfer, &TransferCost::bytes, "size");
   read_algorithms(root.optional("products"));
+  profile.slices = read_slices(root.optional("slices"));
   return read_layers(root["layers"], model_sound, profile, trained);
 }
 
@@ -208,9 +232,9 @@ std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path) {
   return parse_product_algorithms(path, read_file(path, kLargestJson));
 }
 
-Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
+static Json layers_json(const std::vector<LayerCost>& costs) {
   Json layers = Json::array();
-  for (const LayerCost& cost : profile.layers) {
+  for (const LayerCost& cost : costs) {
     layers.push_back({{"kind", name(cost.kind)},
                       {"microbatch_size", cost.microbatch_size},
                       {"forward_ns", cost.forward.count()},
@@ -221,6 +245,10 @@ Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& a
                       {"update_ns", cost.update.count()}});
     if (cost.recompute) layers.back()["recompute_ns"] = cost.recompute->count();
   }
+  return layers;
+}
+
+Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
   Json transfers = Json::array();
   for (const TransferCost& cost : profile.transfers)
     transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
@@ -234,7 +262,12 @@ Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& a
   write_optimizer(profile.optimizer, json);
   json["busy_devices"] = profile.busy_devices;
   json["instruction_overhead_ns"] = profile.instruction_overhead.count();
-  json["layers"] = std::move(layers);
+  json["layers"] = layers_json(profile.layers);
+  for (const SliceCosts& slice : profile.slices) {
+    json["slices"].push_back({{"tokens", slice.tokens},
+                              {"before", slice.before},
+                              {"layers", layers_json(slice.layers)}});
+  }
   json["transfers"] = std::move(transfers);
   for (const ProductAlgorithm& each : algorithms) {
     json["products"].push_back({{"product", each.product},

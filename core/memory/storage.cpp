@@ -77,6 +77,7 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
   const Bytes state = (optimizer_states(optimizer) + (layout.rounds() ? 1 : 0)) * layout.wide;
   const std::int64_t tokens =
       std::int64_t{microbatch_size} * (part.is_whole() ? model.sequence : part.tokens);
+  const bool is_slice = !part.is_whole() && part.tokens < model.sequence;
   std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
@@ -88,6 +89,9 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
                          .stash = held.stash * layout.element,
                          .kept = (held.scratch - held.inner) * layout.element,
                          .scratch = held.scratch * layout.element});
+    // Queries are kept with them: the three are one matrix.
+    if (is_slice && kind == LayerKind::attention)
+      of_layers.back().context = layout.room(tokens * 3 * model.width) * layout.element;
   }
   // Of a linear model's first layer: the numbers that the data gave it.
   const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
@@ -122,7 +126,8 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
   const std::int64_t attentions =
       std::count(kinds.begin() + layers.first, kinds.begin() + layers.last, LayerKind::attention);
   const std::int64_t values = 2 * std::int64_t{microbatch_size} * model.sequence * model.width;
-  return of_slices(each, attentions * layout.room(values) * layout.element);
+  // Sums of many terms: not rounded.
+  return of_slices(each, slices.size() > 1 ? attentions * values * layout.wide : 0);
 }
 
 }  // namespace tandem

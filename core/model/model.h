@@ -158,6 +158,12 @@ struct LayerCost {
   std::optional<Duration> recompute = {};  // forward without its output; empty: as the forward
 };
 
+/// The same of layers on a slice of the sequence.
+struct SliceCosts {
+  std::int32_t tokens = 0, before = 0;  // of each sample: its own, and those that stand before them
+  std::vector<LayerCost> layers;
+};
+
 /// Time to hand `bytes` from one device to another.
 struct TransferCost {
   Bytes bytes = 0;
@@ -172,7 +178,8 @@ struct Profile {
   std::string kernels = {};  // what computed the products, such as "onednn f32"; empty: not known
   std::int32_t busy_devices =
       1;  // how many devices computed at the same time while it was measured
-  std::vector<LayerCost> layers;
+  std::vector<LayerCost> layers;        // on whole sequences
+  std::vector<SliceCosts> slices = {};  // as they were asked for
   std::vector<TransferCost> transfers;
   Duration instruction_overhead{};  // the executor's own, an op
 };

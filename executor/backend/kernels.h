@@ -34,7 +34,8 @@ struct RowShape {
   std::int64_t rows = 0, width = 0;
 };
 
-/// `batch` samples of `sequence` tokens of `width` channels, divided among `heads`.
+/// `batch` samples of `sequence` tokens of `width` channels, divided among `heads`. Of a slice:
+/// its own tokens.
 struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, width = 0;
 };
@@ -87,21 +88,51 @@ struct NormBackwardWeight {
 };
 
 /// qkv: rows of 3·width, query, key, value. log_sum: log of the softmax's denominator, (batch,
-/// heads, sequence).
+/// heads, sequence). `earlier`: qkv of the tokens before these, a slice each, in order; all queries
+/// see all of their keys. Its list is host memory.
 template <class T, class W = T>
 struct AttentionForward {
   std::span<const T> qkv;
   std::span<W> log_sum;
   std::span<T> y;
+  std::span<const std::span<const T>> earlier = {};
 };
 
+/// `context_gradient`: sums of the gradients of keys and values, (batch, whole sequence, 2·width):
+/// those of `earlier` are added to, and those of the tokens at hand, which later tokens have added
+/// to, are where dqkv's sums begin. Empty: nobody adds to it, and nothing is earlier.
 template <class T, class W = T>
 struct AttentionBackward {
   std::span<const T> qkv;
   std::span<const W> log_sum;
   std::span<const T> y, dy;
   std::span<T> dqkv;
+  std::span<const std::span<const T>> earlier = {};
+  std::span<W> context_gradient = {};
 };
+
+/// Tokens of each sample in the slices before.
+template <class T>
+std::int64_t context_of(const AttentionShape& shape, std::span<const std::span<const T>> earlier) {
+  std::int64_t tokens = 0;
+  for (const std::span<const T> slice : earlier) {
+    TANDEM_CHECK(std::ssize(slice) % (3 * shape.batch * shape.width) == 0, slice.size());
+    tokens += std::ssize(slice) / (3 * shape.batch * shape.width);
+  }
+  return tokens;
+}
+
+/// Tokens of each sample in the sums of gradients of keys and values. Aborts where those of the
+/// tokens at hand, and of those before, are not among them.
+template <class T, class W>
+std::int64_t check_context(const AttentionShape& shape, const AttentionBackward<T, W>& spans) {
+  const std::int64_t row = 2 * shape.batch * shape.width;
+  const std::int64_t whole = std::ssize(spans.context_gradient) / row;
+  const std::int64_t seen = context_of(shape, spans.earlier) + shape.sequence;
+  check_size(spans.context_gradient, whole * row);
+  TANDEM_CHECK(whole == 0 ? spans.earlier.empty() : seen <= whole, whole, seen);
+  return whole;
+}
 
 /// What a step takes of an optimizer's moments after so many steps: the first divided by
 /// `correction1`, the second by `correction2`, and of the gradient itself `slope_weight`. AdamW:

@@ -2,7 +2,12 @@
 // are made again in backward.
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/gemm.h"
@@ -22,7 +27,8 @@ using Scores = std::array<T, static_cast<std::size_t>(kQueries* kKeys)>;
 template <class T>
 using OfQueries = std::array<T, static_cast<std::size_t>(kQueries)>;
 
-/// One head of one sample inside the dense tensors, how to walk it, and what multiplies.
+/// One head of one sample inside the dense tensors, how to walk it, and what multiplies. Keys and
+/// values may be those of an earlier slice.
 template <class T>
 struct HeadView {
   const T *query = nullptr, *key = nullptr, *value = nullptr;  // rows of 3·width
@@ -32,12 +38,34 @@ struct HeadView {
   typename Kernels<T>::Product product = nullptr;
 };
 
-/// Consecutive queries against a block of keys that starts not after them.
+/// Consecutive queries against a block of keys that starts not after them, or is of an earlier
+/// slice.
 struct Block {
   std::int64_t query = 0, queries = 0, key = 0, keys = 0;
+  bool is_earlier = false;
+  bool is_first = false;  // the queries have seen no keys before these
   /// Keys that query `i` of the block may see, at most all.
-  std::int64_t visible(std::int64_t i) const { return std::min(keys, query + i - key + 1); }
+  std::int64_t visible(std::int64_t i) const {
+    return is_earlier ? keys : std::min(keys, query + i - key + 1);
+  }
 };
+
+/// One head of one sample in an earlier slice.
+template <class T>
+struct EarlierHead {
+  const T* key = nullptr;
+  std::int64_t tokens = 0;
+};
+template <class T>
+using EarlierHeads = std::vector<EarlierHead<T>>;
+
+/// The same queries, with keys and values of an earlier slice.
+template <class T>
+HeadView<T> with_keys_of(HeadView<T> head, const EarlierHead<T>& earlier) {
+  head.value = earlier.key + (head.value - head.key);
+  head.key = earlier.key;
+  return head;
+}
 
 /// left (queries × channels, rows `left_row` apart) times the transpose of right (keys × channels).
 template <class T>
@@ -88,7 +116,7 @@ void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peak
       T& peak = peaks[static_cast<std::size_t>(i)];
       T& sum = sums[static_cast<std::size_t>(i)];
       const T new_peak = std::max(peak, largest(row, visible));
-      const T shrink = block.key == 0 ? T{0} : exponential(peak - new_peak);
+      const T shrink = block.is_first ? T{0} : exponential(peak - new_peak);
       for (std::size_t j = 0; j < visible; ++j) row[j] = exponential(row[j] - new_peak);
       std::fill(row + visible, row + block.keys, T{});
       const auto weight = [row](std::size_t j) TANDEM_LOOPS { return row[j]; };
@@ -108,15 +136,39 @@ Block block_of(std::int64_t first, std::int64_t last, std::int64_t key, std::int
       .query = query, .queries = last - query, .key = key, .keys = std::min(kKeys, sequence - key)};
 }
 
+/// Calls visit(block, number of the slice) for queries [first, last) against the keys of each
+/// earlier slice in turn.
 template <class T>
-void attend_head(const HeadView<T>& head, std::int64_t sequence, T* log_sum, T* out) {
+void for_each_earlier(const EarlierHeads<T>& earlier, std::int64_t first, std::int64_t last,
+                      const auto& visit) {
+  for (std::size_t i = 0; i < earlier.size(); ++i) {
+    for (std::int64_t key = 0; key < earlier[i].tokens; key += kKeys) {
+      visit(Block{.query = first,
+                  .queries = last - first,
+                  .key = key,
+                  .keys = std::min(kKeys, earlier[i].tokens - key),
+                  .is_earlier = true,
+                  .is_first = i == 0 && key == 0},
+            i);
+    }
+  }
+}
+
+template <class T>
+void attend_head(const HeadView<T>& head, const EarlierHeads<T>& earlier, std::int64_t sequence,
+                 T* log_sum, T* out) {
   for (std::int64_t first = 0; first < sequence; first += kQueries) {
     const std::int64_t last = std::min(first + kQueries, sequence);
     OfQueries<T> peaks, sums{};
     peaks.fill(std::numeric_limits<T>::lowest());
     for (std::int64_t i = first; i < last; ++i) std::fill_n(out + i * head.row, head.channels, T{});
+    for_each_earlier(earlier, first, last, [&](const Block& block, std::size_t slice) {
+      attend_block<T>(with_keys_of(head, earlier[slice]), block, peaks, sums,
+                      out + first * head.row);
+    });
     for (std::int64_t key = 0; key < last; key += kKeys) {
-      const Block block = block_of(first, last, key, sequence);
+      Block block = block_of(first, last, key, sequence);
+      block.is_first = key == 0 && earlier.empty();
       const auto skipped = static_cast<std::size_t>(block.query - first);
       attend_block<T>(head, block, std::span(peaks).subspan(skipped),
                       std::span(sums).subspan(skipped), out + block.query * head.row);
@@ -135,6 +187,7 @@ template <class T>
 struct HeadGradient {
   const T *log_sum = nullptr, *y = nullptr, *dy = nullptr;
   T *query = nullptr, *key = nullptr, *value = nullptr;
+  std::int64_t key_row = 0;  // stride of the gradients of keys and values
 };
 
 /// c += aᵀ·b: a (queries × keys) of scores, b rows of channels.
@@ -180,15 +233,18 @@ void backward_block(const HeadView<T>& head, const HeadGradient<T>& gradient, co
     }
   });
   add_transposed_product(head, block, weights, dy, head.row,
-                         gradient.value + block.key * head.qkv_row, head.qkv_row);
+                         gradient.value + block.key * gradient.key_row, gradient.key_row);
   add_transposed_product(head, block, dscores, query, head.qkv_row,
-                         gradient.key + block.key * head.qkv_row, head.qkv_row);
+                         gradient.key + block.key * gradient.key_row, gradient.key_row);
   add_product(head, block, dscores, head.key, gradient.query + block.query * head.qkv_row,
               head.qkv_row);
 }
 
+/// `context`: where the gradients of the sample's keys and values of the head are summed, if
+/// anything is earlier.
 template <class T>
 void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
+                   const EarlierHeads<T>& earlier, const HeadGradient<T>& context,
                    std::int64_t sequence) {
   for (std::int64_t first = 0; first < sequence; first += kQueries) {
     const std::int64_t last = std::min(first + kQueries, sequence);
@@ -201,6 +257,15 @@ void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
         along[static_cast<std::size_t>(i - first)] =
             lane_sum<T>(static_cast<std::size_t>(head.channels), product);
       }
+    });
+    HeadGradient<T> of_slice = context;
+    std::size_t at = 0;
+    for_each_earlier(earlier, first, last, [&](const Block& block, std::size_t slice) {
+      for (; at < slice; ++at) {
+        of_slice.key += earlier[at].tokens * of_slice.key_row;
+        of_slice.value += earlier[at].tokens * of_slice.key_row;
+      }
+      backward_block<T>(with_keys_of(head, earlier[slice]), of_slice, block, along);
     });
     for (std::int64_t key = 0; key < last; key += kKeys) {
       const Block block = block_of(first, last, key, sequence);
@@ -227,15 +292,48 @@ HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::in
           .product = product};
 }
 
+/// The same head in earlier slices.
+template <class T>
+EarlierHeads<T> earlier_heads(const AttentionShape& shape,
+                              std::span<const std::span<const T>> slices, std::int64_t sample,
+                              std::int64_t head) {
+  EarlierHeads<T> earlier;
+  const std::int64_t row = 3 * shape.width;
+  for (const std::span<const T> slice : slices) {
+    const std::int64_t tokens = std::ssize(slice) / (shape.batch * row);
+    earlier.push_back({.key = slice.data() + sample * tokens * row + shape.width +
+                              head * (shape.width / shape.heads),
+                       .tokens = tokens});
+  }
+  return earlier;
+}
+
+/// Gradients begin at 0; those of keys and values at what later tokens have added: `whole` rows of
+/// a sample in `context`, or none.
+template <class T>
+void begin_gradients(const AttentionShape& shape, std::int64_t before, std::int64_t whole,
+                     std::span<const T> context, std::span<T> dqkv) {
+  std::ranges::fill(dqkv, T{});
+  if (whole == 0) return;
+  const std::int64_t width = shape.width;
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    for (std::int64_t token = 0; token < shape.sequence; ++token) {
+      std::copy_n(context.data() + (sample * whole + before + token) * 2 * width, 2 * width,
+                  dqkv.data() + (sample * shape.sequence + token) * 3 * width + width);
+    }
+  }
+}
+
 }  // namespace
 
 template <class T>
 void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& spans) const {
   check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+  context_of(shape, spans.earlier);  // checks
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
-      attend_head(view, shape.sequence,
+      attend_head(view, earlier_heads(shape, spans.earlier, sample, head), shape.sequence,
                   spans.log_sum.data() + (sample * shape.heads + head) * shape.sequence,
                   spans.y.data() + sample * shape.sequence * shape.width + head * view.channels);
     }
@@ -246,20 +344,30 @@ template <class T>
 void Kernels<T>::attention_backward(AttentionShape shape, const AttentionBackward<T>& spans) const {
   check_attention(shape, spans.qkv, spans.log_sum, spans.y);
   check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
-  fill(spans.dqkv, 0.0);
+  const std::int64_t whole = check_context(shape, spans);
+  begin_gradients<T>(shape, context_of(shape, spans.earlier), whole, spans.context_gradient,
+                     spans.dqkv);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
       const std::int64_t at = sample * shape.sequence * shape.width + head * view.channels;
       T* query = spans.dqkv.data() + (view.query - spans.qkv.data());
-      backward_head(view,
-                    HeadGradient<T>{.log_sum = spans.log_sum.data() +
-                                               (sample * shape.heads + head) * shape.sequence,
-                                    .y = spans.y.data() + at,
-                                    .dy = spans.dy.data() + at,
-                                    .query = query,
-                                    .key = query + shape.width,
-                                    .value = query + 2 * shape.width},
+      const HeadGradient<T> own{
+          .log_sum = spans.log_sum.data() + (sample * shape.heads + head) * shape.sequence,
+          .y = spans.y.data() + at,
+          .dy = spans.dy.data() + at,
+          .query = query,
+          .key = query + shape.width,
+          .value = query + 2 * shape.width,
+          .key_row = 3 * shape.width};
+      HeadGradient<T> context = own;
+      if (whole > 0) {
+        context.key =
+            spans.context_gradient.data() + sample * whole * 2 * shape.width + head * view.channels;
+        context.value = context.key + shape.width;
+        context.key_row = 2 * shape.width;
+      }
+      backward_head(view, own, earlier_heads(shape, spans.earlier, sample, head), context,
                     shape.sequence);
     }
   }

@@ -167,12 +167,11 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
           cuda::fused_attention_of(request.model, request.microbatch_sizes, request.storage)};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
   const auto measure = [&]<class B>(std::type_identity<B>) {
-    return layer_costs(
-        measure_layers<B>(request, [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
-          cuda::BackendSetup setup{.partition = places[index(device)],
-                                   .kernels = {.computation = kernels}};
-          return std::make_unique<B>(std::move(setup), wakeup, std::move(stop));
-        }));
+    return measure_layers<B>(request, [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
+      cuda::BackendSetup setup{.partition = places[index(device)],
+                               .kernels = {.computation = kernels}};
+      return std::make_unique<B>(std::move(setup), wakeup, std::move(stop));
+    });
   };
   const bool rounds = request.storage == Storage::bf16;
   Profile profile;
@@ -181,8 +180,9 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
   profile.model = request.model;
   profile.optimizer = request.optimizer;
   profile.busy_devices = request.busy_devices;
-  profile.layers = rounds ? measure(std::type_identity<cuda::Bf16Backend>())
-                          : measure(std::type_identity<cuda::Backend>());
+  put_layers(rounds ? measure(std::type_identity<cuda::Bf16Backend>())
+                    : measure(std::type_identity<cuda::Backend>()),
+             request, profile);
   for (const Bytes bytes : hand_over_sizes(request)) {
     check_stop(request.stop);
     profile.transfers.push_back(

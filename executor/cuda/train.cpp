@@ -9,11 +9,13 @@
 #include "core/memory/memory.h"
 #include "core/memory/storage.h"
 #include "core/model/model.h"
+#include "core/model/slice_lengths.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/cuda.h"
 #include "executor/cuda/gpu_transport.h"
 #include "executor/cuda/gpus.h"
+#include "executor/cuda/kernels/attention.h"
 #include "executor/cuda/kernels/fused_attention.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
@@ -37,6 +39,10 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
   }
   if (setup.by_messages && setup.stage.storage == Storage::bf16)
     throw InputError("storage bf16 is not for --transport nccl; use --transport peer");
+  if (std::ssize(setup.stage.slices) > cuda::kMostSlices) {
+    throw InputError(fmt::format("sequences of {} slices: GPUs take at most {}",
+                                 setup.stage.slices.size(), cuda::kMostSlices));
+  }
   if (setup.link_rate) {
     throw InputError(
         "links of a chosen rate are the CPU's: on GPUs what is sent takes as long as it takes");
@@ -68,7 +74,8 @@ void check_room(const Program& program, const TrainingSetup<float>& setup, const
   for (const StageId stage : program.placement().stage) {
     bytes.push_back(stage_bytes(setup.stage.model, setup.layers[index(stage)],
                                 setup.stage.microbatch_size, setup.stage.optimizer.optimizer(),
-                                setup.stage.recompute, setup.stage.storage));
+                                setup.stage.recompute, setup.stage.storage,
+                                parts_of(setup.stage.slices)));
   }
   const Table<DeviceId, MemoryByClass> slots = memory_by_class(program, setup.slots, bytes);
   std::vector<cuda::PlannedDevice> devices;

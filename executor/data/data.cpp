@@ -20,7 +20,7 @@ constexpr std::uint64_t kExpectedKey = key_of("data.expected");
 /// Integers from −bound to bound.
 template <class T>
 void fill_integers(std::uint64_t seed, std::uint64_t key, std::uint64_t first, std::uint64_t bound,
-                   std::vector<T>& values) {
+                   std::span<T> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint64_t drawn = random_bits(seed, key, first + i) % (2 * bound + 1);
     values[i] = static_cast<T>(drawn) - static_cast<T>(bound);
@@ -94,28 +94,45 @@ std::int64_t Data::place_of(std::uint64_t number) const {
 
 template <class T>
 void Data::fill(std::int64_t k, Sample<T>& sample) const {
+  fill(k, {.tokens = model_.sequence}, sample);
+}
+
+template <class T>
+void Data::fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const {
   TANDEM_CHECK(k >= 0, k);
   const auto microbatch = static_cast<std::uint64_t>(k);
   const auto batch = static_cast<std::size_t>(microbatch_size_);
   const auto sequence = static_cast<std::size_t>(model_.sequence);
+  const auto tokens = static_cast<std::size_t>(slice.tokens);
+  const auto first = static_cast<std::size_t>(slice.context());
+  TANDEM_CHECK(tokens > 0 && first + tokens <= sequence, first, tokens, sequence);
   if (model_.architecture == Architecture::linear) {
-    const std::size_t size = batch * sequence * static_cast<std::size_t>(model_.width);
-    sample.inputs.resize(size);
-    sample.expected.resize(size);
-    fill_integers(seed_, kInputKey, microbatch * size, 1, sample.inputs);
-    fill_integers(seed_, kExpectedKey, microbatch * size, 2, sample.expected);
+    const auto width = static_cast<std::size_t>(model_.width);
+    sample.inputs.resize(batch * tokens * width);
+    sample.expected.resize(batch * tokens * width);
+    for (std::size_t row = 0; row < batch; ++row) {
+      const std::size_t number = ((microbatch * batch + row) * sequence + first) * width;
+      const auto of_row = [&](std::vector<T>& values) {
+        return std::span(values).subspan(row * tokens * width, tokens * width);
+      };
+      fill_integers(seed_, kInputKey, number, 1, of_row(sample.inputs));
+      fill_integers(seed_, kExpectedKey, number, 2, of_row(sample.expected));
+    }
     return;
   }
-  sample.tokens.resize(batch * sequence);
-  sample.targets.resize(batch * sequence);
+  sample.tokens.resize(batch * tokens);
+  sample.targets.resize(batch * tokens);
   for (std::size_t row = 0; row < batch; ++row) {
-    const std::int64_t place = place_of(microbatch * batch + row);
-    tokens_.copy(place, std::span(sample.tokens).subspan(row * sequence, sequence));
-    tokens_.copy(place + 1, std::span(sample.targets).subspan(row * sequence, sequence));
+    const std::int64_t place =
+        place_of(microbatch * batch + row) + static_cast<std::int64_t>(first);
+    tokens_.copy(place, std::span(sample.tokens).subspan(row * tokens, tokens));
+    tokens_.copy(place + 1, std::span(sample.targets).subspan(row * tokens, tokens));
   }
 }
 
 template void Data::fill<float>(std::int64_t, Sample<float>&) const;
 template void Data::fill<double>(std::int64_t, Sample<double>&) const;
+template void Data::fill<float>(std::int64_t, const Slice&, Sample<float>&) const;
+template void Data::fill<double>(std::int64_t, const Slice&, Sample<double>&) const;
 
 }  // namespace tandem

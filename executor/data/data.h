@@ -10,6 +10,7 @@
 #include "core/model/model.h"
 #include "executor/data/tokens.h"
 #include "executor/layers/layer.h"
+#include "executor/layers/slice.h"
 
 namespace tandem {
 
@@ -39,6 +40,10 @@ class Data {
   /// where `sample` is smaller than a microbatch.
   template <class T>
   void fill(std::int64_t k, Sample<T>& sample) const;
+
+  /// The same, but of each sample's tokens those of the slice alone.
+  template <class T>
+  void fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const;
 
   /// Samples that lie side by side, none sharing a token to be predicted with another.
   std::int64_t distinct_samples() const;

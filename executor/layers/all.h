@@ -34,6 +34,9 @@ class AnyLayer {
   std::int64_t scratch_size() const {
     return std::visit([](const auto& layer) { return layer.scratch_size(); }, layer_);
   }
+  std::int64_t context_size() const {
+    return std::visit([](const auto& layer) { return layer.context_size(); }, layer_);
+  }
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     std::visit([&](const auto& layer) { layer.forward(kernels, spans); }, layer_);
   }

@@ -1,6 +1,7 @@
 #pragma once
 // x + Proj(CausalAttention(LayerNorm(x))). Scores are not kept: the kernels make them again from
-// queries and keys.
+// queries and keys. A slice's stash begins with its queries, keys and values: later slices read
+// those of earlier ones there.
 
 #include "executor/layers/layer.h"
 
@@ -34,15 +35,23 @@ class Attention {
     return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }
 
+  /// Of the keys and values of the whole sequence; none where nothing is sliced.
+  std::int64_t context_size() const {
+    if (shape_.slice.is_whole()) return 0;
+    return 2 * std::int64_t{shape_.microbatch_size} * shape_.model.sequence * d_;
+  }
+
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
     const auto normed = cut_normed<K>(shape_, spans.stash, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
     kernels.matmul(to_qkv(), normed.y, weights.qkv, weights.qkv_bias, stash.qkv);
+    const Earlier earlier = cut_earlier(spans.earlier);
     kernels.attention(
         shape_.attention(),
-        AttentionForward<T, W>{.qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended});
+        AttentionForward<T, W>{
+            .qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended, .earlier = earlier});
     if (spans.output.empty()) return;
     kernels.matmul(to_output(), stash.attended, weights.projection, weights.projection_bias,
                    spans.output);
@@ -64,11 +73,17 @@ class Attention {
     const std::span<T> attended_gradient = scratch.normed;
     const MatmulShape back{.rows = shape_.rows(), .inner = d_, .columns = d_};
     kernels.matmul_transposed(back, spans.output_gradient, weights.projection, attended_gradient);
-    kernels.attention_backward(shape_.attention(), AttentionBackward<T, W>{.qkv = stash.qkv,
-                                                                           .log_sum = stash.log_sum,
-                                                                           .y = stash.attended,
-                                                                           .dy = attended_gradient,
-                                                                           .dqkv = scratch.qkv});
+    const Earlier earlier = cut_earlier(spans.earlier);
+    if (shape_.slice.later == 0 && !spans.context_gradient.empty())
+      kernels.fill(spans.context_gradient, 0.0);
+    kernels.attention_backward(shape_.attention(),
+                               AttentionBackward<T, W>{.qkv = stash.qkv,
+                                                       .log_sum = stash.log_sum,
+                                                       .y = stash.attended,
+                                                       .dy = attended_gradient,
+                                                       .dqkv = scratch.qkv,
+                                                       .earlier = earlier,
+                                                       .context_gradient = spans.context_gradient});
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = 3 * d_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.qkv, weights.qkv, scratch.normed);
     norm_backward(kernels, shape_.norm(), spans, weights.gain, normed, scratch.normed,
@@ -102,6 +117,7 @@ class Attention {
   struct Scratch {
     std::span<T> qkv, normed;
   };
+  using Earlier = std::vector<std::span<const T>>;
 
   // Braced initialisers run in order.
   template <class U>
@@ -116,6 +132,17 @@ class Attention {
     const std::int64_t rows = shape_.rows();
     return {carver.take_part(3 * rows * d_), carver.take_wide(rows * shape_.model.heads),
             carver.take_part(rows * d_)};
+  }
+  /// Queries, keys and values of each slice before this one.
+  Earlier cut_earlier(std::span<const std::span<const T>> stashes) const {
+    const std::vector<std::int32_t>& lengths = shape_.slice.earlier;
+    TANDEM_CHECK(stashes.size() == lengths.size(), stashes.size(), lengths.size());
+    Earlier earlier;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const std::int64_t rows = std::int64_t{shape_.microbatch_size} * lengths[i];
+      earlier.push_back(Carver<const T, W>(stashes[i]).take_part(3 * rows * d_));
+    }
+    return earlier;
   }
   /// Gradients.
   Scratch cut_scratch(const BackwardSpans<T, W>& spans) const {

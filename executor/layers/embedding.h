@@ -1,6 +1,6 @@
 #pragma once
 // Token and learned position embedding: tokens → (B, T, d). Keeps the tokens in its stash, as
-// numbers. There is no gradient of its input.
+// numbers. There is no gradient of its input. A slice takes the positions of its own tokens.
 
 #include "executor/layers/layer.h"
 
@@ -21,6 +21,7 @@ class Embedding {
   std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }
   std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
+  std::int64_t context_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const std::span<W> kept = cut_tokens(spans.stash);
@@ -28,7 +29,8 @@ class Embedding {
     if (spans.output.empty()) return;
     Carver<const T> weights(spans.weights);
     const auto tokens = weights.take(table_size());
-    kernels.embed(shape_.attention(), kept, tokens, weights.take(positions_size()), spans.output);
+    kernels.embed(shape_.attention(), kept, tokens, own(weights.take(positions_size())),
+                  spans.output);
   }
 
   void recompute(K&, const BackwardSpans<T, W>&) const {}
@@ -38,10 +40,17 @@ class Embedding {
     Carver<W> gradients(spans.gradients);
     const auto tokens = gradients.take(table_size());
     kernels.embed_backward(shape_.attention(), cut_tokens(spans.stash), spans.output_gradient,
-                           tokens, gradients.take(positions_size()));
+                           tokens, own(gradients.take(positions_size())));
   }
 
  private:
+  /// The rows of the tokens at hand.
+  template <class U>
+  std::span<U> own(std::span<U> positions) const {
+    const std::int64_t width = shape_.model.width;
+    return positions.subspan(static_cast<std::size_t>(shape_.slice.context() * width),
+                             static_cast<std::size_t>(shape_.tokens() * width));
+  }
   template <class U>
   auto cut_tokens(std::span<U> stash) const {
     return Carver<U, W>(stash).take_wide(shape_.rows());

@@ -36,6 +36,7 @@ class Head {
   std::int64_t scratch_size() const {
     return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }
+  std::int64_t context_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);

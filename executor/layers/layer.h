@@ -17,6 +17,11 @@
 // the stash: forward writes them there and forgets them, and backward_input begins with
 //   recompute        reads weights, input, stash; writes its part of scratch
 // by the kernels that forward used, so the bits are the same.
+//
+// A layer of a slice (slice.h) has the sizes of its own tokens. Slices go forward in their order,
+// backward in the reverse one. Attention reads the first inner_size() elements of the stashes of
+// earlier slices, `earlier`; its backward_input adds to their `context_gradient`, which that of the
+// last slice clears first, and takes from it what later slices have added for its own tokens.
 
 #include <concepts>
 #include <cstdint>
@@ -32,6 +37,7 @@
 #include "core/model/model.h"
 #include "core/schedule/schedule.h"
 #include "executor/backend/kernels.h"
+#include "executor/layers/slice.h"
 
 namespace tandem {
 
@@ -81,9 +87,11 @@ struct ForwardSpans {
   std::span<const T> weights = {}, input = {};
   SampleSpans<W> sample = {};  // read where a stage is first or last
   std::span<T> stash = {}, output = {};
-  std::span<const std::span<T>> pieces = {};  // of a stage's stash, in its place
-  std::span<T> scratch = {};                  // with selective recomputation
-  double* loss = nullptr;                     // written where a stage is last
+  std::span<const std::span<T>> pieces = {};         // of a stage's stash, in its place
+  std::span<T> scratch = {};                         // with selective recomputation
+  double* loss = nullptr;                            // written where a stage is last
+  std::span<const std::span<const T>> earlier = {};  // of a layer: its stashes of earlier slices
+  std::span<const std::span<const std::span<T>>> earlier_pieces = {};  // of a stage: the same
 };
 
 template <class T, class W = T>
@@ -93,6 +101,9 @@ struct BackwardSpans {
   std::span<const std::span<T>> pieces = {};  // of a stage's stash, in its place
   std::span<T> inner_gradient = {}, scratch = {}, input_gradient = {};
   std::span<W> gradients = {};
+  std::span<const std::span<const T>> earlier = {};  // of a layer: its stashes of earlier slices
+  std::span<const std::span<const std::span<T>>> earlier_pieces = {};  // of a stage: the same
+  std::span<W> context_gradient = {};  // of the microbatch's keys and values, while it is sliced
 };
 
 /// Everything a layer must know to state its sizes and to compute.
@@ -102,14 +113,15 @@ struct LayerShape {
   double loss_scale = 1.0;  // factor of the gradient of the loss summed over tokens; for a mean
                             // over a batch 1 / (B·T·m)
   Recompute recompute = Recompute::none;  // by block or stage: the stage's matter, as none
+  Slice slice = {};
 
-  std::int64_t rows() const { return std::int64_t{microbatch_size} * model.sequence; }
+  /// Of each sample.
+  std::int64_t tokens() const { return slice.tokens > 0 ? slice.tokens : model.sequence; }
+  std::int64_t rows() const { return microbatch_size * tokens(); }
   std::int64_t boundary() const { return rows() * model.width; }
   AttentionShape attention() const {
-    return {.batch = microbatch_size,
-            .sequence = model.sequence,
-            .heads = model.heads,
-            .width = model.width};
+    return {
+        .batch = microbatch_size, .sequence = tokens(), .heads = model.heads, .width = model.width};
   }
   RowShape norm() const { return {.rows = rows(), .width = model.width}; }
   /// What is cheap to make again stands in scratch, not in the stash.
@@ -117,19 +129,19 @@ struct LayerShape {
 };
 
 template <class L, class K>
-concept Layer = requires(const L layer, K kernels,
-                         ForwardSpans<typename K::Scalar, typename K::Wide> forward,
-                         BackwardSpans<typename K::Scalar, typename K::Wide> backward,
-                         std::int32_t block) {
-  { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
-  { layer.stash_size() } -> std::same_as<std::int64_t>;
-  { layer.inner_size() } -> std::same_as<std::int64_t>;
-  { layer.scratch_size() } -> std::same_as<std::int64_t>;
-  { layer.forward(kernels, forward) } -> std::same_as<void>;
-  { layer.recompute(kernels, backward) } -> std::same_as<void>;
-  { layer.backward_input(kernels, backward) } -> std::same_as<void>;
-  { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
-};
+concept Layer =
+    requires(const L layer, K kernels, ForwardSpans<typename K::Scalar, typename K::Wide> forward,
+             BackwardSpans<typename K::Scalar, typename K::Wide> backward, std::int32_t block) {
+      { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
+      { layer.stash_size() } -> std::same_as<std::int64_t>;
+      { layer.inner_size() } -> std::same_as<std::int64_t>;
+      { layer.scratch_size() } -> std::same_as<std::int64_t>;
+      { layer.context_size() } -> std::same_as<std::int64_t>;  // of context_gradient, in W
+      { layer.forward(kernels, forward) } -> std::same_as<void>;
+      { layer.recompute(kernels, backward) } -> std::same_as<void>;
+      { layer.backward_input(kernels, backward) } -> std::same_as<void>;
+      { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
+    };
 
 // In a stash or scratch of elements T lie numbers of W, too. Where W is wider, every part begins at
 // a multiple of 16 bytes.

@@ -22,6 +22,7 @@ class Linear {
   std::int64_t stash_size() const { return 0; }
   std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
+  std::int64_t context_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     if (spans.output.empty()) return;

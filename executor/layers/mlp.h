@@ -28,6 +28,7 @@ class Mlp {
   std::int64_t scratch_size() const {
     return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? cheap_size() : 0);
   }
+  std::int64_t context_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);

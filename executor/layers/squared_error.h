@@ -17,6 +17,7 @@ class SquaredError {
   std::int64_t stash_size() const { return room<T, W>(shape_.boundary()); }
   std::int64_t inner_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
+  std::int64_t context_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     kernels.squared_error(shape_.norm(), spans.input, spans.sample.expected, shape_.loss_scale,

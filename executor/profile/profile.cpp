@@ -47,11 +47,11 @@ std::int32_t transfers_of(Bytes bytes) {
   return static_cast<std::int32_t>(std::clamp<Bytes>(kCopied / bytes, 20, 200));
 }
 
-std::vector<LayerCost> measure_on_cpu(const ProfileRequest& request) {
+MeasuredSizes measure_on_cpu(const ProfileRequest& request) {
   using B = cpu::Backend<float>;
-  return layer_costs(measure_layers<B>(request, [](DeviceId, Wakeup& wakeup, std::stop_token stop) {
+  return measure_layers<B>(request, [](DeviceId, Wakeup& wakeup, std::stop_token stop) {
     return std::make_unique<B>(wakeup, std::move(stop));
-  }));
+  });
 }
 
 /// What one pass takes and what begins a visit, with a sequence of so many tokens and one sample.
@@ -62,11 +62,12 @@ struct ProbedPass {
 ProbedPass probe(ProfileRequest request, std::int32_t sequence) {
   request.model.sequence = sequence;
   request.microbatch_sizes = {1};
+  request.slices = {};
   request.repetitions = 1;
   request.on_progress = {};
   request.disturbed = {};
   const Clock::time_point start = Clock::now();
-  const std::vector<LayerCost> rows = measure_on_cpu(request);
+  const std::vector<LayerCost> rows = layer_costs(measure_on_cpu(request).whole);
   ProbedPass pass;
   for (const LayerKind kind : layers_of(request.model)) {
     const auto row = std::find_if(rows.begin(), rows.end(),
@@ -102,6 +103,7 @@ Duration estimate_profile_time(const ProfileRequest& request) {
   const double passes = request.repetitions + visits_of(request);
   for (const std::int32_t size : request.microbatch_sizes)
     all_s += passes * (size * sample_s + whole.updates_s) + visits_of(request) * whole.start_s;
+  if (!request.slices.empty()) all_s *= 2.0;
   return Duration(static_cast<std::int64_t>(std::min(all_s * 1e9, 9e18)));
 }
 
@@ -156,8 +158,12 @@ Duration measure_gap(Trainer& trainer) {
 std::vector<Bytes> hand_over_sizes(const ProfileRequest& request) {
   std::vector<Bytes> sizes{
       4096, 2 * static_cast<Bytes>(request.model.vocabulary) * request.model.width * 4};
-  for (const std::int32_t size : request.microbatch_sizes)
-    sizes.push_back(boundary_bytes(request.model, size));
+  for (const std::int32_t size : request.microbatch_sizes) {
+    const Bytes whole = boundary_bytes(request.model, size);
+    sizes.push_back(whole);
+    for (const std::int32_t tokens : request.slices)
+      sizes.push_back(whole / request.model.sequence * tokens);
+  }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
@@ -170,7 +176,7 @@ Profile measure_profile(const ProfileRequest& request, Trainer& trainer) {
   profile.model = request.model;
   profile.optimizer = request.optimizer;
   profile.busy_devices = request.busy_devices;
-  profile.layers = measure_on_cpu(request);
+  put_layers(measure_on_cpu(request), request, profile);
   for (const Bytes bytes : hand_over_sizes(request)) {
     check_stop(request.stop);
     profile.transfers.push_back({bytes, measure_transfer(bytes, transfers_of(bytes))});

@@ -21,6 +21,8 @@ struct ProfileRequest {
   Optimizer optimizer = {};
   Storage storage = Storage::f32;  // bf16: of GPUs alone
   std::vector<std::int32_t> microbatch_sizes;
+  /// Tokens of each slice of a sequence, which are measured apart, beside whole ones; empty: none.
+  std::vector<std::int32_t> slices = {};
   std::int32_t busy_devices = 2;  // devices that compute at the same time
   Bytes device_bytes = 0;  // what each will hold, as far as known: refused where it is not free
   std::int32_t repetitions = 30;  // timed passes over the model, in visits: measure_profile()

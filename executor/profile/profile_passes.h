@@ -38,26 +38,32 @@ struct Tally {
   Duration sum{};
   std::int64_t count = 0;
 };
-/// Times by layer kind and function, of all layers of that kind and all passes.
-using Tallies = std::map<LayerKind, std::array<Tally, kMeasured>>;
+/// Layers of a kind, as they work on one of the slices, or on whole sequences.
+struct MeasuredLayers {
+  std::size_t slice = 0;
+  LayerKind kind{};
+  friend auto operator<=>(const MeasuredLayers&, const MeasuredLayers&) = default;
+};
+/// Times by layers and function, of all those layers and all passes.
+using Tallies = std::map<MeasuredLayers, std::array<Tally, kMeasured>>;
 
 /// Trains a model as a device does, in the memory that a stage of all layers has there, and times
-/// its layers one by one. REQUIRES: the backend is used for nothing else.
+/// its layers one by one, slice by slice where sequences are cut. REQUIRES: the backend is used for
+/// nothing else.
 template <Backend B>
 class ModelPasses {
  public:
   using T = typename B::Scalar;
   using W = typename B::Kernels::Wide;
 
+  /// `lengths`: tokens of each slice; of none sequences are whole.
   ModelPasses(B& backend, const ModelSpec& model, std::int32_t microbatch_size, Optimizer optimizer,
-              const Data& data)
+              const Data& data, std::span<const std::int32_t> lengths = {})
       : backend_(backend),
         stream_(backend.add_stream(StreamUse::computation)),
         optimizer_{.kind = optimizer.kind, .correction = optimizer.correction},
-        stage_(model, all_layers(model), microbatch_size,
-               mean_loss_scale(model, microbatch_size, 1)),
-        dropping_(model, all_layers(model), microbatch_size, 1.0, Recompute::selective),
-        blockwise_(model, all_layers(model), microbatch_size, 1.0, Recompute::full),
+        shapes_(shapes_of(model, microbatch_size, lengths)),
+        stage_(shapes_.front().plain),
         kinds_(layers_of(model)),
         weights_(backend.template allocate<T>(stage_.sizes().parameters)),
         next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
@@ -65,13 +71,14 @@ class ModelPasses {
         state_(
             backend.template allocate<W>(stage_.sizes().parameters * optimizer_states(optimizer))),
         master_(backend.template allocate<W>(kHasMaster ? stage_.sizes().parameters : 0)),
-        scratch_(backend.template allocate<T>(std::max(
-            {stage_.sizes().scratch, dropping_.sizes().scratch, blockwise_.sizes().scratch}))),
-        whole_(backend, stage_.sizes()),
-        split_(backend, stage_.sizes()),
+        scratch_(backend.template allocate<T>(largest_scratch())),
+        context_gradient_(backend.template allocate<W>(stage_.sizes().context_gradient)),
+        whole_(backend, shapes_),
+        split_(backend, shapes_),
         loss_(backend.template results<double>(1)),
         norm_(backend, stage_.parameters().size()) {
     backend.commit();
+    for (InFlight* microbatch : {&whole_, &split_}) microbatch->lay_out(shapes_);
     for (std::size_t layer = 0; layer < stage_.layers(); ++layer)
       tensors_.push_back(tensors_of(layer));
     std::vector<W> initial(static_cast<std::size_t>(stage_.sizes().parameters));
@@ -84,7 +91,9 @@ class ModelPasses {
         std::ranges::copy(initial, values.begin());
       });
     }
-    data.fill(0, sample_);
+    samples_.resize(shapes_.size());
+    for (std::size_t slice = 0; slice < shapes_.size(); ++slice)
+      data.fill(0, shapes_[slice].plain.slice(), samples_[slice]);
   }
 
   /// Two microbatches are in flight, so that a backward reads what was written before another
@@ -98,10 +107,13 @@ class ModelPasses {
       start_ = backend_.mark(stream_);
       forward(whole_);
       forward(split_);
-      stage_.backward(*kernels_,
-                      spans_of(whole_, part(scratch_.elements(), 0, stage_.sizes().scratch)),
-                      laps_of(Measured::backward));
+      for (slice_ = shapes_.size(); slice_-- > 0;) {
+        const Stage<Kernel>& stage = shapes_[slice_].plain;
+        stage.backward(*kernels_, spans_of(whole_, scratch_of(stage.sizes().scratch)),
+                       laps_of(Measured::backward));
+      }
       backward_halves();
+      slice_ = 0;
       if (updates) update();
     });
     backend_.progress(0);
@@ -114,19 +126,73 @@ class ModelPasses {
   using WideBuffer = typename B::template Buffer<W>;
   static constexpr bool kHasMaster = !std::same_as<T, W>;  // stage_state.h
 
+  /// How all layers work on a slice: without recomputation, with selective, and by block.
+  struct Shapes {
+    Stage<Kernel> plain, dropping, blockwise;
+  };
+  static std::vector<Shapes> shapes_of(const ModelSpec& model, std::int32_t microbatch_size,
+                                       std::span<const std::int32_t> lengths) {
+    std::vector<Shapes> shapes;
+    for (const Slice& slice : slices_of(model.sequence, lengths)) {
+      const auto stage = [&](double loss_scale, Recompute recompute) {
+        return Stage<Kernel>(model, all_layers(model), microbatch_size, loss_scale, recompute,
+                             slice);
+      };
+      shapes.push_back({stage(mean_loss_scale(model, microbatch_size, 1), Recompute::none),
+                        stage(1.0, Recompute::selective), stage(1.0, Recompute::full)});
+    }
+    return shapes;
+  }
+  std::int64_t largest_scratch() const {
+    std::int64_t largest = 0;
+    for (const Shapes& of : shapes_) {
+      largest = std::max({largest, of.plain.sizes().scratch, of.dropping.sizes().scratch,
+                          of.blockwise.sizes().scratch});
+    }
+    return largest;
+  }
+
   /// What a device holds of a microbatch.
   struct InFlight {
-    InFlight(B& backend, const StageSizes& sizes)
-        : stash(backend.template allocate<T>(sizes.stash)),
-          kept_gradients(backend.template allocate<T>(sizes.kept_gradients)) {}
-    Buffer stash, kept_gradients;
+    using Pieces = std::vector<std::span<T>>;
+    struct OfSlice {
+      Buffer stash, kept_gradients;
+      Pieces pieces = {}, blockwise_pieces = {};  // of the stash, as those stages lay it out
+    };
+
+    InFlight(B& backend, const std::vector<Shapes>& shapes) {
+      for (const Shapes& of : shapes) {
+        slices.push_back(
+            {.stash = backend.template allocate<T>(of.plain.sizes().stash),
+             .kept_gradients = backend.template allocate<T>(of.plain.sizes().kept_gradients)});
+      }
+    }
+    /// Once the memory is there.
+    void lay_out(const std::vector<Shapes>& shapes) {
+      const auto cut = [](std::span<T> stash, const StageSizes& sizes) {
+        Pieces pieces;
+        Carver<T> carver(stash);
+        for (const std::int64_t size : sizes.stash_pieces) pieces.push_back(carver.take(size));
+        return pieces;
+      };
+      for (std::size_t i = 0; i < slices.size(); ++i) {
+        const std::span<T> stash = slices[i].stash.elements();
+        slices[i].pieces = cut(stash, shapes[i].plain.sizes());
+        slices[i].blockwise_pieces = cut(stash, shapes[i].blockwise.sizes());
+        earlier.emplace_back(slices[i].pieces);
+        earlier_blockwise.emplace_back(slices[i].blockwise_pieces);
+      }
+    }
+
+    std::vector<OfSlice> slices;
+    std::vector<std::span<const std::span<T>>> earlier, earlier_blockwise;  // those before a slice
   };
 
   /// Work ends here on the stream; it began where the one before ended. On a GPU times are known
   /// only later.
   struct Lap {
     Measured what;
-    std::size_t layer;
+    std::size_t slice, layer;
     bool whole;  // else a further one is part of the same
     typename B::Mark end;
   };
@@ -142,44 +208,63 @@ class ModelPasses {
     return tensors;
   }
 
+  std::span<T> scratch_of(std::int64_t size) { return part(scratch_.elements(), 0, size); }
+
   BackwardSpans<T, W> spans_of(InFlight& microbatch, std::span<T> scratch) {
     return {.weights = weights_.elements(),
-            .stash = microbatch.stash.elements(),
+            .stash = microbatch.slices[slice_].stash.elements(),
             .scratch = scratch,
-            .gradients = gradients_.elements()};
+            .gradients = gradients_.elements(),
+            .earlier_pieces = std::span(microbatch.earlier).first(slice_),
+            .context_gradient = context_gradient_.elements()};
   }
 
   void forward(InFlight& microbatch) {
-    stage_.forward(*kernels_,
-                   {.weights = weights_.elements(),
-                    .sample = readable_sample(backend_, stream_, sample_),
-                    .stash = microbatch.stash.elements(),
-                    .loss = loss_.get()},
-                   laps_of(Measured::forward));
+    for (slice_ = 0; slice_ < shapes_.size(); ++slice_) {
+      shapes_[slice_].plain.forward(*kernels_,
+                                    {.weights = weights_.elements(),
+                                     .sample = readable_sample(backend_, stream_, samples_[slice_]),
+                                     .stash = microbatch.slices[slice_].stash.elements(),
+                                     .loss = loss_.get(),
+                                     .earlier_pieces = std::span(microbatch.earlier).first(slice_)},
+                                    laps_of(Measured::forward));
+    }
   }
 
   void backward_halves() {
-    BackwardSpans<T, W> spans = spans_of(split_, split_.kept_gradients.elements());
-    spans.inner_gradient = part(scratch_.elements(), 0, stage_.sizes().inner_gradient);
-    stage_.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
-    stage_.backward_weight(*kernels_, spans, [this](std::size_t layer) {
-      lap(Measured::backward_weight, layer);
-      // Just after the stash of the layer was read: in training the backward that follows finds in
-      // the caches what this fetched, so only one of them is to be charged for it.
-      dropping_.recompute_dropped(*kernels_, spans_for(dropping_), layer);
-      lap(Measured::selective_recompute, layer);
-    });
-    for (std::size_t block = blockwise_.blocks(); block-- > 0;) {
-      blockwise_.recompute_block(*kernels_, spans_for(blockwise_), block,
-                                 laps_of(Measured::recompute));
+    for (slice_ = shapes_.size(); slice_-- > 0;) {
+      const Stage<Kernel>& stage = shapes_[slice_].plain;
+      BackwardSpans<T, W> spans = split_spans();
+      spans.inner_gradient = scratch_of(stage.sizes().inner_gradient);
+      stage.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
     }
+    for (slice_ = shapes_.size(); slice_-- > 0;) {
+      const Stage<Kernel>& dropping = shapes_[slice_].dropping;
+      const auto after = [&](std::size_t layer) {
+        lap(Measured::backward_weight, layer);
+        // Just after the stash of the layer was read: in training the backward that follows finds
+        // in the caches what this fetched, so only one of them is to be charged for it.
+        dropping.recompute_dropped(*kernels_, spans_for(dropping), layer);
+        lap(Measured::selective_recompute, layer);
+      };
+      shapes_[slice_].plain.backward_weight(*kernels_, split_spans(), after);
+    }
+    for (slice_ = shapes_.size(); slice_-- > 0;) {
+      const Stage<Kernel>& blockwise = shapes_[slice_].blockwise;
+      BackwardSpans<T, W> spans = spans_for(blockwise);
+      spans.earlier_pieces = std::span(split_.earlier_blockwise).first(slice_);
+      for (std::size_t block = blockwise.blocks(); block-- > 0;)
+        blockwise.recompute_block(*kernels_, spans, block, laps_of(Measured::recompute));
+    }
+  }
+  BackwardSpans<T, W> split_spans() {
+    return spans_of(split_, split_.slices[slice_].kept_gradients.elements());
   }
 
   /// What is read of the stash lies elsewhere than forward put it, but is as many numbers of a like
   /// size.
   BackwardSpans<T, W> spans_for(const Stage<Kernel>& stage) {
-    BackwardSpans<T, W> spans =
-        spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
+    BackwardSpans<T, W> spans = spans_of(split_, scratch_of(stage.sizes().scratch));
     spans.stash = part(spans.stash, 0, stage.sizes().stash);
     return spans;
   }
@@ -227,7 +312,7 @@ class ModelPasses {
   }
 
   void lap(Measured what, std::size_t layer, bool whole = true) {
-    laps_.push_back({what, layer, whole, backend_.mark(stream_)});
+    laps_.push_back({what, slice_, layer, whole, backend_.mark(stream_)});
   }
   auto laps_of(Measured what) {
     return [this, what](std::size_t layer) { lap(what, layer); };
@@ -237,7 +322,7 @@ class ModelPasses {
     auto start = start_->time();
     for (const Lap& each : laps_) {
       const auto end = each.end.time();
-      Tally& tally = tallies[kinds_[each.layer]][index(each.what)];
+      Tally& tally = tallies[{each.slice, kinds_[each.layer]}][index(each.what)];
       tally.sum += end - start;
       tally.count += each.whole;
       start = end;
@@ -259,18 +344,20 @@ class ModelPasses {
   B& backend_;
   typename B::Stream& stream_;
   OptimizerConfig optimizer_;
-  // The same without recomputation, with selective, and by block.
-  Stage<Kernel> stage_, dropping_, blockwise_;
+  const std::vector<Shapes> shapes_;          // of each slice
+  const Stage<Kernel>& stage_;                // of any: all have the same parameters
+  std::size_t slice_ = 0;                     // at hand
   std::vector<LayerKind> kinds_;              // of the layers
   std::vector<std::vector<Tensor>> tensors_;  // of each layer, as of a stage of its own
   Buffer weights_, next_weights_;
   WideBuffer gradients_, state_, master_;
   Buffer scratch_;
+  WideBuffer context_gradient_;
   InFlight whole_, split_;
   std::shared_ptr<double[]> loss_;
   UpdateNorm norm_;
-  Sample<W> sample_;
-  std::optional<Kernel> kernels_;  // of the task at hand
+  std::vector<Sample<W>> samples_;  // of each slice
+  std::optional<Kernel> kernels_;   // of the task at hand
   std::optional<typename B::Mark> start_;
   std::vector<Lap> laps_;
 };

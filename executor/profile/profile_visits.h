@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -28,14 +29,14 @@ namespace tandem {
 
 inline constexpr std::int32_t kPassesAnUpdate = 4;  // of two microbatches each
 
-/// By layer kind and function: the mean time of each device in each visit.
-using Means = std::map<LayerKind, std::array<std::vector<Duration>, kMeasured>>;
+/// By layers and function: the mean time of each device in each visit.
+using Means = std::map<MeasuredLayers, std::array<std::vector<Duration>, kMeasured>>;
 
 inline void append_means(const std::vector<Tallies>& devices, Means& all) {
   for (const Tallies& device : devices) {
-    for (const auto& [kind, tallies] : device) {
+    for (const auto& [layers, tallies] : device) {
       for (std::size_t i = 0; i < kMeasured; ++i) {
-        if (tallies[i].count > 0) all[kind][i].push_back(tallies[i].sum / tallies[i].count);
+        if (tallies[i].count > 0) all[layers][i].push_back(tallies[i].sum / tallies[i].count);
       }
     }
   }
@@ -52,15 +53,18 @@ inline void check_stop(const std::stop_token& stop) {
   if (stop.stop_requested()) throw Interrupted("interrupted: no profile was written");
 }
 
-/// One visit to a microbatch size: all devices compute at once.
+/// One visit to a microbatch size, of whole sequences or of slices: all devices compute at once.
 template <Backend B>
 class DevicesAtOnce {
  public:
+  /// `slices`: tokens of each; of none sequences are whole.
   DevicesAtOnce(const ProfileRequest& request, const BackendMaker<B>& make_backend,
-                std::int32_t microbatch_size, std::function<void()> tick)
+                std::int32_t microbatch_size, std::span<const std::int32_t> slices,
+                std::function<void()> tick)
       : request_(request),
         make_backend_(make_backend),
         microbatch_size_(microbatch_size),
+        slices_(slices),
         tick_(std::move(tick)),
         data_(request.model, microbatch_size, 1),
         together_(request.busy_devices, Round{this}) {}
@@ -111,7 +115,7 @@ class DevicesAtOnce {
     guarded([&] {
       backend = make_backend_(id_at<DeviceId>(static_cast<std::size_t>(device)), wakeup, {});
       passes = std::make_unique<ModelPasses<B>>(*backend, request_.model, microbatch_size_,
-                                                request_.optimizer, data_);
+                                                request_.optimizer, data_, slices_);
     });
     for (std::int32_t i = -1; i < request_.repetitions; ++i) {  // the first untimed
       together_.arrive_and_wait();
@@ -136,6 +140,7 @@ class DevicesAtOnce {
   const ProfileRequest& request_;
   const BackendMaker<B>& make_backend_;
   std::int32_t microbatch_size_;
+  std::span<const std::int32_t> slices_;
   std::function<void()> tick_;
   Data data_;
   bool ended_ = false;  // written between rounds only
@@ -151,56 +156,83 @@ inline std::int32_t visits_of(const ProfileRequest& request) {
   return std::max(kFewestVisits, request.repetitions / kPassesAVisit);
 }
 
-/// By microbatch size. Each size is measured in several visits, in turn with the others: a machine
+/// By microbatch size.
+struct MeasuredSizes {
+  std::map<std::int32_t, Means> whole, sliced;
+};
+
+/// Each size is measured in several visits, in turn with the others, and slices likewise: a machine
 /// that is slower for some seconds is so for all of them. A visit is about as long as a step of
 /// training, and what counts of it is its mean, for that is what it has in common with a step: the
 /// median of single layers would know nothing of the tenths of a second in which a shared machine
 /// is slower, of which every step has its share.
 template <Backend B>
-std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
-                                             const BackendMaker<B>& make_backend) {
+MeasuredSizes measure_layers(const ProfileRequest& request, const BackendMaker<B>& make_backend) {
   const std::int32_t visits = visits_of(request);
-  std::map<std::int32_t, Means> all;
+  MeasuredSizes all;
+  const std::size_t kinds = request.slices.empty() ? 1 : 2;
   const auto passes =
-      static_cast<std::int32_t>(request.microbatch_sizes.size()) * request.repetitions;
+      static_cast<std::int32_t>(kinds * request.microbatch_sizes.size()) * request.repetitions;
   std::int32_t passed = 0, done = 0;
   const auto tick = [&] {
     ++passed;
     if (request.on_progress) request.on_progress(passed, passes);
   };
-  std::size_t again = static_cast<std::size_t>(visits) * request.microbatch_sizes.size();
+  std::size_t again = static_cast<std::size_t>(visits) * kinds * request.microbatch_sizes.size();
+  const auto visit_to = [&](const ProfileRequest& part, std::int32_t size,
+                            std::span<const std::int32_t> slices, Means& means) {
+    auto measured = DevicesAtOnce<B>(part, make_backend, size, slices, tick).measure();
+    for (; request.disturbed && request.disturbed() && again > 0; --again)
+      measured = DevicesAtOnce<B>(part, make_backend, size, slices, [] {}).measure();
+    append_means(measured, means);
+  };
   for (std::int32_t visit = 0; visit < visits; ++visit) {
     ProfileRequest part = request;
     part.repetitions = (request.repetitions - done) / (visits - visit);
     done += part.repetitions;
     if (part.repetitions == 0) continue;
     for (const std::int32_t size : request.microbatch_sizes) {
-      std::vector<Tallies> measured = DevicesAtOnce<B>(part, make_backend, size, tick).measure();
-      for (; request.disturbed && request.disturbed() && again > 0; --again)
-        measured = DevicesAtOnce<B>(part, make_backend, size, [] {}).measure();
-      append_means(measured, all[size]);
+      visit_to(part, size, {}, all.whole[size]);
+      if (!request.slices.empty()) visit_to(part, size, request.slices, all.sliced[size]);
     }
   }
   return all;
 }
 
-inline std::vector<LayerCost> layer_costs(const std::map<std::int32_t, Means>& measured) {
+/// Of one of the slices; of whole sequences there is but one. All share the update.
+inline std::vector<LayerCost> layer_costs(const std::map<std::int32_t, Means>& measured,
+                                          std::size_t slice = 0) {
   std::vector<LayerCost> rows;
   for (const auto& [size, means] : measured) {
-    for (const auto& [kind, times] : means) {
+    for (const auto& [layers, times] : means) {
+      if (layers.slice != slice) continue;
+      const LayerKind kind = layers.kind;
+      const auto& update = means.at({0, kind})[index(Measured::update)];
       rows.push_back({.kind = kind,
                       .microbatch_size = size,
                       .forward = median(times[index(Measured::forward)]),
                       .backward_input = median(times[index(Measured::backward_input)]),
                       .backward_weight = median(times[index(Measured::backward_weight)]),
                       .backward = median(times[index(Measured::backward)]),
-                      .update = median(times[index(Measured::update)]),
+                      .update = median(update),
                       .selective_recompute = median(times[index(Measured::selective_recompute)])});
       if (const auto& again = times[index(Measured::recompute)]; !again.empty())
         rows.back().recompute = median(again);
     }
   }
   return rows;
+}
+
+/// What was measured, into a profile.
+inline void put_layers(const MeasuredSizes& measured, const ProfileRequest& request,
+                       Profile& profile) {
+  profile.layers = layer_costs(measured.whole);
+  const std::vector<Slice> slices = slices_of(request.model.sequence, request.slices);
+  for (std::size_t i = 0; i < request.slices.size(); ++i) {
+    profile.slices.push_back({.tokens = slices[i].tokens,
+                              .before = slices[i].context(),
+                              .layers = layer_costs(measured.sliced, i)});
+  }
 }
 
 }  // namespace tandem

@@ -56,6 +56,13 @@ class Boundaries {
     if (below->shares_device_with(s)) return input_gradient_of(*below, microbatch).held();
     return arrived(s, s.output, microbatch, "gradient");
   }
+  /// Where a stage that has one below writes what it makes, and where that is.
+  std::span<T> take_output(State& s, std::int64_t microbatch) const {
+    return use(s, s.output, microbatch).acquire();
+  }
+  std::span<T> output_of(State& s, std::int64_t microbatch) const {
+    return use(s, s.output, microbatch).held();
+  }
   /// Where a stage that has one above is to write the gradient of its input: maybe over that of its
   /// output.
   std::span<T> take_input_gradient(State& s, std::int64_t microbatch) const {
@@ -80,8 +87,10 @@ class Boundaries {
   }
 
  private:
+  /// A slice's is as long as its tokens are many.
   SlotUse use(State& s, typename State::Ring& ring, std::int64_t microbatch) const {
-    return {ring, sequence_(s.id, microbatch)};
+    const std::int64_t size = s.stage_of(microbatch).sizes().boundary;
+    return {ring, sequence_(s.id, microbatch), static_cast<std::size_t>(size)};
   }
   SlotUse input_gradient_of(State& s, std::int64_t microbatch) const {
     const bool over_output = sequence_.makes_gradient_in_output(s.id, microbatch);

@@ -46,15 +46,14 @@ class StageWork {
 
   void forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).replica);
-    const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k),
-                       version = *run_.versions(instance);
+    const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch) stash_of(s, k).acquire(spans);
-    if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
+    if (s.below(k) != nullptr) spans.output = boundaries_.take_output(s, k);
     auto kernels = backend_.kernels(stream);
     Loss loss = s.stage.is_last() ? backend_.template results<double>(1) : nullptr;
     spans.loss = loss.get();
-    s.stage.forward(kernels, spans);
+    s.stage_of(k).forward(kernels, spans);
     if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
     s.begin_reading(version);
     note_version(instance, version);
@@ -73,7 +72,7 @@ class StageWork {
     ForwardSpans<T, W> spans{.weights = s.weights.held(version),
                              .input = boundaries_.input_of(s, k),
                              .sample = sample_of(s, k, stream),
-                             .scratch = scratch_for(s)};
+                             .scratch = scratch_for(s, k)};
     stash_of(s, k).acquire(spans);
     s.stage.recompute(kernels, spans);
     note_version(instance, version);
@@ -83,21 +82,25 @@ class StageWork {
     State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = input_half_spans(s, instance);
-    spans.scratch = scratch_for(s);
+    spans.scratch = scratch_for(s, k);
     auto kernels = backend_.kernels(stream);
     spans.gradients = gradients_for(s, k, kernels);
-    s.stage.backward(kernels, spans);
+    s.stage_of(k).backward(kernels, spans);
+    s.release_context_gradient(k);
     release_after_backward(s, k);
     end_reading(s, instance);
   }
 
   void backward_input(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).replica);
+    const std::int64_t k = instance.microbatch;
+    const Stage<Kernels>& stage = s.stage_of(k);
     BackwardSpans<T, W> spans = input_half_spans(s, instance);
-    spans.scratch = s.kept_gradients.acquire(run_.sequence(s.id, instance.microbatch));
-    spans.inner_gradient = part_of_scratch(s.stage.sizes().inner_gradient);
+    spans.scratch = kept_gradients_of(s, k).acquire();
+    spans.inner_gradient = part_of_scratch(stage.sizes().inner_gradient);
     auto kernels = backend_.kernels(stream);
-    s.stage.backward_input(kernels, spans);
+    stage.backward_input(kernels, spans);
+    s.release_context_gradient(k);
     end_reading(s, instance);
   }
 
@@ -107,12 +110,11 @@ class StageWork {
     auto kernels = backend_.kernels(stream);
     // One after another, as ops of their own would: the sums are the same to the bit.
     for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
-      const std::int64_t q = run_.sequence(s.id, k);
       BackwardSpans<T, W> spans = backward_spans(s, k);
-      spans.scratch = s.kept_gradients.held(q);
+      spans.scratch = kept_gradients_of(s, k).held();
       spans.gradients = gradients_for(s, k, kernels);
-      s.stage.backward_weight(kernels, spans);
-      s.kept_gradients.release(q);
+      s.stage_of(k).backward_weight(kernels, spans);
+      kept_gradients_of(s, k).release();
       release_after_backward(s, k);
     }
   }
@@ -158,17 +160,17 @@ class StageWork {
   /// Runs a forward again, whose input is made again.
   void redo_forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).replica);
-    const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k);
+    const std::int64_t k = instance.microbatch;
     const bool drops = s.recomputes && !s.forwards_in_scratch;
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (drops) stash_of(s, k).acquire(spans);
     if (!drops && !s.forwards_in_scratch) stash_of(s, k).read(spans);
-    if (s.below(k) != nullptr) spans.output = s.output.held(q);
+    if (s.below(k) != nullptr) spans.output = boundaries_.output_of(s, k);
     for (auto& [microbatch, open] : s.open_losses) {
       if (microbatch == k) spans.loss = open.get();
     }
     auto kernels = backend_.kernels(stream);
-    s.stage.forward(kernels, spans);
+    s.stage_of(k).forward(kernels, spans);
     if (drops) stash_of(s, k).release();
   }
 
@@ -256,7 +258,21 @@ class StageWork {
   std::span<T> part_of_scratch(std::int64_t size) {
     return scratch_.elements().first(static_cast<std::size_t>(size));
   }
-  std::span<T> scratch_for(const State& s) { return part_of_scratch(s.stage.sizes().scratch); }
+  std::span<T> scratch_for(const State& s, std::int64_t microbatch) {
+    return part_of_scratch(s.stage_of(microbatch).sizes().scratch);
+  }
+  typename State::Ring::Use kept_gradients_of(State& s, std::int64_t microbatch) const {
+    return {s.kept_gradients, run_.sequence(s.id, microbatch),
+            static_cast<std::size_t>(s.stage_of(microbatch).sizes().kept_gradients)};
+  }
+  /// The stashes of the microbatch's slices before this one.
+  std::span<const std::span<const std::span<T>>> earlier_stashes(State& s,
+                                                                 std::int64_t microbatch) {
+    earlier_.clear();
+    for (std::int64_t slice = s.slice_of(microbatch); slice > 0; --slice)
+      earlier_.push_back(s.stashes.held(s.id, microbatch - slice));
+    return earlier_;
+  }
 
   /// What both halves of a backward read.
   BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
@@ -272,6 +288,8 @@ class StageWork {
     BackwardSpans<T, W> spans = backward_spans(s, k);
     spans.weights = s.read_backward(*run_.versions(instance));
     if (s.above(k) != nullptr) spans.input_gradient = boundaries_.take_input_gradient(s, k);
+    spans.earlier_pieces = earlier_stashes(s, k);
+    spans.context_gradient = s.take_context_gradient(k);
     return spans;
   }
 
@@ -308,7 +326,8 @@ class StageWork {
         .input = boundaries_.input_of(s, k),
         .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
-        .scratch = scratch_for(s)};
+        .scratch = scratch_for(s, k),
+        .earlier_pieces = earlier_stashes(s, k)};
   }
 
   using Loss = std::shared_ptr<double[]>;
@@ -394,6 +413,7 @@ class StageWork {
   B& backend_;
   typename B::template Buffer<T> scratch_;
   std::vector<LedgerEntry> ledger_;
+  std::vector<std::span<const std::span<T>>> earlier_;  // of the op at hand
 };
 
 }  // namespace tandem

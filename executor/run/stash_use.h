@@ -25,7 +25,8 @@ struct StashUse {
     if (is_evicted) {
       spans.stash = evicted().acquire();
     } else {
-      spans.pieces = stage.stashes.acquire(stage.id, microbatch, stage.stage.sizes().stash_pieces,
+      spans.pieces = stage.stashes.acquire(stage.id, microbatch,
+                                           stage.stage_of(microbatch).sizes().stash_pieces,
                                            stage.most_stashes);
     }
   }
@@ -46,12 +47,14 @@ struct StashUse {
 template <class B>
 Table<DeviceId, Pieces> stash_pools(const Program& program,
                                     const TrainingSetup<typename B::Kernels::Wide>& setup) {
-  Table<ReplicaId, Pieces> pieces;
+  OfSlices<Pieces> pieces;
   for (const StageId stage : program.placement().stage) {
-    const Stage<typename B::Kernels> of_layers(setup.stage.model, setup.layers[index(stage)],
-                                               setup.stage.microbatch_size, 1.0,
-                                               setup.stage.recompute);
-    pieces.push_back(of_layers.sizes().pieces_of_stash());
+    std::vector<Pieces> of_slices;
+    for (const auto& shape :
+         stage_shapes<typename B::Kernels>(setup.stage, setup.layers[index(stage)], 1.0)) {
+      of_slices.push_back(shape.sizes().pieces_of_stash());
+    }
+    pieces.push_back(std::move(of_slices));
   }
   return stash_pools(program, setup.slots, pieces);
 }

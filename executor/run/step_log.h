@@ -20,7 +20,7 @@ namespace tandem {
 /// A batch whose losses are known and whose last updates are made on all stages.
 struct StepReport {
   std::int64_t batch = 0;
-  double loss = 0.0;           // mean over its microbatches
+  double loss = 0.0;           // mean over its tokens
   double gradient_norm = 0.0;  // of all gradients of its last updates, before clipping
   bool skipped = false;        // they were not finite, and the weights were kept
   bool rolled_back = false;  // the stages had stepped otherwise before they knew, and did it again
@@ -40,12 +40,14 @@ struct UpdateSeen {
 class StepLog {
  public:
   /// `on_step` is called once for each batch, in order, by the thread that brings the last of it.
+  /// `weights`: of each slice of a microbatch in the mean, where losses are those of slices.
   StepLog(std::int64_t microbatches, std::size_t stages, std::size_t tensors,
-          std::function<void(const StepReport&)> on_step)
+          std::function<void(const StepReport&)> on_step, std::vector<double> weights = {1.0})
       : microbatches_(microbatches),
         stages_(stages),
         tensors_(tensors),
-        on_step_(std::move(on_step)) {}
+        on_step_(std::move(on_step)),
+        weights_(std::move(weights)) {}
 
   void add_loss(std::int64_t microbatch, double loss, std::chrono::steady_clock::time_point at) {
     const std::lock_guard lock(mutex_);
@@ -104,14 +106,17 @@ class StepLog {
 
   double mean_loss(std::int64_t batch) const {
     double sum = 0.0;
-    for (std::int64_t i = batch * microbatches_; i < (batch + 1) * microbatches_; ++i)
-      sum += losses_[static_cast<std::size_t>(i)] / static_cast<double>(microbatches_);
+    for (std::int64_t i = batch * microbatches_; i < (batch + 1) * microbatches_; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      sum += weights_[at % weights_.size()] * losses_[at] / static_cast<double>(microbatches_);
+    }
     return sum;
   }
 
   std::int64_t microbatches_;
   std::size_t stages_, tensors_;
   std::function<void(const StepReport&)> on_step_;
+  std::vector<double> weights_;
   std::mutex mutex_;
   std::vector<double> losses_;
   std::map<std::int64_t, Pending> pending_;

@@ -23,60 +23,12 @@
 #include "core/base/error.h"
 #include "executor/backend/wakeup.h"
 #include "executor/run/device_machine.h"
+#include "executor/run/run_shape.h"
 #include "executor/run/step_log.h"
 #include "executor/run/training_setup.h"
 #include "executor/stage/memory_meter.h"
 
 namespace tandem {
-
-/// Who decides on updates must be able to.
-inline void check_guard(const Program& program, const StageSetup& setup) {
-  const bool alone = program.placement().stages() == 1;
-  const bool together =
-      alone || std::any_of(program.instructions().begin(), program.instructions().end(),
-                           [](const auto& each) { return makes_norm(each.op.kind); });
-  if (setup.guard.is_global() && !together) {
-    throw InputError(fmt::format(
-        "schedule {}: clipping by the global norm, and skipping updates that are not finite, need "
-        "the norm of all stages' gradients, which this program does not make",
-        program.schedule()));
-  }
-  const bool tied = setup.model.architecture == Architecture::gpt2 && setup.model.tied;
-  if (setup.guard.clip == ClipScope::per_stage && tied && !alone) {
-    throw InputError(
-        "clipping per stage would scale the two ends of a tied embedding differently: clip by the "
-        "global norm, or take a model with \"tied\": false");
-  }
-}
-
-/// Pipelines that the program is one of.
-inline std::uint16_t width_of(const Program& program) {
-  std::uint16_t width = 1;
-  for (const CostKey& key : program.cost_keys()) width = std::max(width, key.width);
-  return width;
-}
-
-/// Microbatches of one pipeline that an update of each stage covers; all of them where it has none.
-inline Table<ReplicaId, std::int32_t> update_spans(const Program& program) {
-  Table<ReplicaId, std::int32_t> spans(program.placement().replicas(), program.microbatches());
-  for (const Instruction& instruction : program.instructions()) {
-    if (makes_version(instruction.op.kind)) spans[instruction.op.replica] = instruction.op.span;
-  }
-  return spans;
-}
-
-/// Which residues modulo the batch each stage processes.
-inline Table<ReplicaId, std::vector<bool>> processed_residues(const Program& program) {
-  Table<ReplicaId, std::vector<bool>> processes(
-      program.placement().replicas(),
-      std::vector<bool>(static_cast<std::size_t>(program.microbatches())));
-  for (const Instruction& instruction : program.instructions()) {
-    if (!makes_output(instruction.op.kind)) continue;
-    processes[instruction.op.replica]
-             [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
-  }
-  return processes;
-}
 
 /// Makes the backend of one device, numbered through all pipelines.
 template <class B>
@@ -96,9 +48,12 @@ class TrainingRun {
         make_backend_(std::move(make_backend)),
         covered_(update_spans(program)),
         run_(program, setup, width_of(program)),
-        log_(std::int64_t{program.microbatches()} * run_.width, program.placement().stages(),
-             name_tensors(), [this](StepReport step) { end_step(step); }) {
+        log_(
+            std::int64_t{program.microbatches()} * run_.width, program.placement().stages(),
+            name_tensors(), [this](StepReport step) { end_step(step); },
+            loss_weights(setup.stage.model.sequence, setup.stage.slices)) {
     check_guard(program, setup.stage);
+    check_slices(program, setup.stage);
     run_.transport = transport;
     if constexpr (State::kHasMaster) check_master(program);
     set_up_run_state();
@@ -172,7 +127,7 @@ class TrainingRun {
           .correction = program_.correction(replica),
           .first_tensor = first_tensors_[placement.stage[replica]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
-                                        covered_[last] * run_.width),
+                                        covered_[last] / program_.slices() * run_.width),
           .gradient_factor = static_cast<double>(covered_[last]) / covered_[replica]};
       here.replicas.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[replica],
                                                       *here.backend, here.meter, here.stashes));

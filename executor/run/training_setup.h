@@ -90,7 +90,7 @@ struct NamedTensor {
 
 template <class T>
 struct TrainingReport {
-  std::vector<double> losses;       // of each microbatch; the mean over its tokens
+  std::vector<double> losses;       // of each microbatch or slice; the mean over its tokens
   std::vector<Timeline> timelines;  // of each pipeline, measured; in no order across devices
   Table<DeviceId, MemoryByClass> high_water, peak_held;  // through all pipelines
   Table<DeviceId, Bytes> workspace;                      // beside them: what kernels work with

@@ -28,23 +28,6 @@
 
 namespace tandem {
 
-/// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
-template <class T>
-struct ReferenceState {
-  std::int64_t batches = 0;                       // ended
-  std::map<std::string, std::vector<T>> weights;  // the newest version
-  std::map<std::string, std::vector<T>>
-      optimizer;               // as UpdateSpans::state has it; empty for plain SGD
-  std::vector<double> losses;  // of the last batch, a microbatch each
-  double gradient_norm = 0.0;  // of all gradients of the last updates, before clipping
-};
-
-/// An update that has just been made: which tensors got which version.
-struct ReferenceUpdate {
-  std::vector<std::string> tensors;
-  std::int64_t version = 0;
-};
-
 /// Gradients are sums over microbatches, of the mean loss over the microbatches that an update of
 /// the last stage covers in all pipelines; a stage whose updates cover more or fewer scales its sum
 /// to the mean over its own. Those of a tied embedding are summed apart in embedding and head, then
@@ -63,14 +46,18 @@ class Reference {
         left_(static_cast<std::size_t>(config.microbatches) * config.width) {
     check_trainable(model);
     const std::vector<ReferenceStage> stages = stages_of(model, config);
+    const std::int32_t n = config.slice_count();
+    for (const auto& stage : stages) TANDEM_CHECK(stage.microbatches % n == 0, n);
     TANDEM_CHECK(!tied_ || stages.front().microbatches == stages.back().microbatches);
-    const LayerShape shape{
-        .model = model,
-        .microbatch_size = config.microbatch_size,
-        .loss_scale = mean_loss_scale(model, config.microbatch_size,
-                                      stages.back().microbatches * config.width)};
-    boundary_ = shape.boundary();
-    for (const ReferenceStage& stage : stages) stages_.push_back(make_stage(stage, shape));
+    const double scale = mean_loss_scale(model, config.microbatch_size,
+                                         stages.back().microbatches / n * config.width);
+    for (const Slice& slice : slices_of(model.sequence, config.slices)) {
+      shapes_.push_back({.model = model,
+                         .microbatch_size = config.microbatch_size,
+                         .loss_scale = scale,
+                         .slice = slice});
+    }
+    for (const ReferenceStage& stage : stages) stages_.push_back(make_stage(stage));
   }
 
   /// One batch and its updates. Throws DeviceError where the guard is to stop. Vanilla: W(t+1) =
@@ -81,10 +68,8 @@ class Reference {
     for (SerialStage& stage : stages_) stage.added.assign(stage.to_add.size(), 0);
     for (const std::int32_t microbatch : turns()) {
       for (SerialStage& stage : stages_) load(stage, microbatch);
-      for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
-        state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
-            run_microbatch(pipeline, microbatch);
-      }
+      for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline)
+        run_microbatch(pipeline, microbatch);
       std::vector<SerialStage*> due;
       for (SerialStage& stage : stages_) {
         if (add_gradients(stage, microbatch)) due.push_back(&stage);
@@ -113,19 +98,15 @@ class Reference {
   static std::vector<T> zeros(std::int64_t size) {
     return std::vector<T>(static_cast<std::size_t>(size));
   }
-  /// A row of a stage, of which an empty one says what all have by themselves.
-  static std::int32_t row_of(const std::vector<std::int32_t>& rows, std::int32_t microbatch,
-                             std::int32_t otherwise) {
-    return rows.empty() ? otherwise : rows[static_cast<std::size_t>(microbatch)];
-  }
   /// What a microbatch leaves at a layer for the gradients of the layer's weights.
   struct Left {
     std::vector<T> input, stash, inner_gradient, scratch, output_gradient;
   };
-  /// A layer, the weights of the versions in use, and sums of gradients, contiguous as layers want
-  /// them: one for each replica of each pipeline.
+  /// A layer, as it works on each slice, the weights of the versions in use, and sums of gradients,
+  /// contiguous as layers want them: one for each replica of each pipeline.
   struct Entry {
-    AnyLayer<K> layer;
+    std::vector<AnyLayer<K>> of_slices;
+    const AnyLayer<K>& layer() const { return of_slices.front(); }  // whose weights all share
     std::vector<T> weights = {};
     std::vector<T> backward_weights = {};  // empty: backward reads the same
     std::vector<std::vector<T>> sums = {};
@@ -146,7 +127,7 @@ class Reference {
     std::vector<std::size_t> added;
   };
 
-  SerialStage make_stage(const ReferenceStage& config, const LayerShape& shape) {
+  SerialStage make_stage(const ReferenceStage& config) {
     const std::int32_t updates = config_.microbatches / config.microbatches;
     SerialStage stage{
         .config = config,
@@ -160,8 +141,9 @@ class Reference {
           microbatch);
     }
     for (std::int32_t index = config.layers.first; index < config.layers.last; ++index) {
-      AnyLayer<K> layer(shape, index);
-      for (const Tensor& tensor : layer.tensors()) {
+      std::vector<AnyLayer<K>> of_slices;
+      for (const LayerShape& shape : shapes_) of_slices.emplace_back(shape, index);
+      for (const Tensor& tensor : of_slices.front().tensors()) {
         std::vector<T> weights = zeros(tensor.size());
         initialise<T>(tensor, config_.seed, weights);
         stage.versions.back().weights[tensor.name] = weights;
@@ -171,7 +153,7 @@ class Reference {
             zeros(tensor.size() * (optimizer_states(config_.optimizer.optimizer()) +
                                    (config.correction.corrects() ? 1 : 0)));
       }
-      stage.entries.push_back({.layer = std::move(layer)});
+      stage.entries.push_back({.of_slices = std::move(of_slices)});
     }
     return stage;
   }
@@ -180,10 +162,12 @@ class Reference {
   std::vector<std::int32_t> turns() const {
     const bool once = std::ranges::all_of(
         stages_, [](const SerialStage& stage) { return stage.to_add.size() == 1; });
-    if (once) return stages_.front().to_add.front();
-    std::vector<std::int32_t> ascending(static_cast<std::size_t>(config_.microbatches));
-    std::iota(ascending.begin(), ascending.end(), 0);
-    return ascending;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(config_.microbatches));
+    std::iota(order.begin(), order.end(), 0);
+    if (once) order = stages_.front().to_add.front();
+    // A microbatch runs when the last of its slices is to be added, which is the first.
+    std::erase_if(order, [n = config_.slice_count()](auto unit) { return unit % n != n - 1; });
+    return order;
   }
   /// Puts the versions that the microbatch reads into the entries, and sums to add to.
   void load(SerialStage& stage, std::int32_t microbatch) {
@@ -191,7 +175,7 @@ class Reference {
     for (Entry& entry : stage.entries) {
       if (!entry.sums.empty()) continue;
       const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
-      entry.sums.assign(sums, zeros(entry.layer.weights_size()));
+      entry.sums.assign(sums, zeros(entry.layer().weights_size()));
     }
     const std::int64_t update =
         state_.batches * std::ssize(stage.to_add) + microbatch / config.microbatches;
@@ -212,57 +196,84 @@ class Reference {
     const Tensors& weights = corrected ? read.corrected : read.weights;
     for (Entry& entry : stage.entries) {
       (entry.*into).clear();
-      for (const Tensor& tensor : entry.layer.tensors()) {
+      for (const Tensor& tensor : entry.layer().tensors()) {
         const std::vector<T>& values = weights.at(tensor.name);
         (entry.*into).insert((entry.*into).end(), values.begin(), values.end());
       }
     }
   }
-  /// Forward, and backward as far as the gradients of the inputs.
-  double run_microbatch(std::int32_t pipeline, std::int32_t microbatch) {
-    const std::int32_t m = config_.microbatches;
+  /// Forward and backward, as far as the gradients of the inputs, up to the slice `last`.
+  void run_microbatch(std::int32_t pipeline, std::int32_t last) {
+    const std::int32_t n = config_.slice_count();
+    const std::int32_t first = pipeline * config_.microbatches + last - n + 1;  // in the batch
+    for (std::int32_t slice = 0; slice < n; ++slice)
+      state_.losses[static_cast<std::size_t>(first + slice)] = run_forward(first, slice);
+    context_gradients_.clear();
+    for (std::int32_t slice = n; slice-- > 0;) run_backward(first, slice);
+  }
+  std::vector<Left>& left_by(std::int32_t unit) { return left_[static_cast<std::size_t>(unit)]; }
+  double run_forward(std::int32_t first, std::int32_t slice) {
+    const LayerShape& shape = shapes_[static_cast<std::size_t>(slice)];
     Sample<T> sample;
-    data_.fill((state_.batches * config_.width + pipeline) * m + microbatch, sample);
-    std::vector<Left>& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)];
+    const std::int64_t units = std::int64_t{config_.width} * config_.microbatches;
+    data_.fill((state_.batches * units + first) / config_.slice_count(), shape.slice, sample);
+    std::vector<Left>& left = left_by(first + slice);
     // What a layer reads; the first reads the data's numbers, if the model takes numbers.
     std::vector<T> input = sample.inputs;
     double loss = 0.0;
     for (const SerialStage& stage : stages_) {
       for (const Entry& entry : stage.entries) {
-        const bool last = &entry == &stages_.back().entries.back();
+        const AnyLayer<K>& layer = entry.of_slices[static_cast<std::size_t>(slice)];
+        const bool is_last = &entry == &stages_.back().entries.back();
+        const Earlier earlier = earlier_of(left.size(), first, slice);
         Left& here = left.emplace_back();
         here.input = std::move(input);
-        here.stash = zeros(entry.layer.stash_size());
-        input = zeros(last ? 0 : boundary_);
-        entry.layer.forward(kernels_, {.weights = entry.weights,
-                                       .input = here.input,
-                                       .sample = &sample,
-                                       .stash = here.stash,
-                                       .output = input,
-                                       .loss = &loss});
+        here.stash = zeros(layer.stash_size());
+        input = zeros(is_last ? 0 : shape.boundary());
+        layer.forward(kernels_, {.weights = entry.weights,
+                                 .input = here.input,
+                                 .sample = &sample,
+                                 .stash = here.stash,
+                                 .output = input,
+                                 .loss = &loss,
+                                 .earlier = earlier});
       }
     }
-    run_backward(left);
     return loss;
   }
-  void run_backward(std::vector<Left>& left) {
+  using Earlier = std::vector<std::span<const T>>;
+  /// The stashes of a layer for the slices before this one.
+  Earlier earlier_of(std::size_t layer, std::int32_t first, std::int32_t slice) {
+    Earlier earlier;
+    for (std::int32_t i = 0; i < slice; ++i) earlier.push_back(left_by(first + i)[layer].stash);
+    return earlier;
+  }
+  void run_backward(std::int32_t first, std::int32_t slice) {
+    std::vector<Left>& left = left_by(first + slice);
     std::vector<T> gradient;
     std::size_t i = left.size();
+    context_gradients_.resize(i);
     for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
       for (auto entry = stage->entries.rbegin(); entry != stage->entries.rend(); ++entry) {
+        const AnyLayer<K>& layer = entry->of_slices[static_cast<std::size_t>(slice)];
         Left& here = left[--i];
-        here.inner_gradient = zeros(entry->layer.inner_size());
-        here.scratch = zeros(entry->layer.scratch_size());
+        here.inner_gradient = zeros(layer.inner_size());
+        here.scratch = zeros(layer.scratch_size());
         here.output_gradient = std::move(gradient);
-        gradient = zeros(i > 0 ? boundary_ : 0);
+        gradient = zeros(i > 0 ? shapes_[static_cast<std::size_t>(slice)].boundary() : 0);
+        std::vector<T>& of_context = context_gradients_[i];
+        of_context.resize(static_cast<std::size_t>(layer.context_size()));
+        const Earlier earlier = earlier_of(i, first, slice);
         const std::vector<T>& own = entry->backward_weights;
-        entry->layer.backward_input(kernels_, {.weights = own.empty() ? entry->weights : own,
-                                               .input = here.input,
-                                               .output_gradient = here.output_gradient,
-                                               .stash = here.stash,
-                                               .inner_gradient = here.inner_gradient,
-                                               .scratch = here.scratch,
-                                               .input_gradient = gradient});
+        layer.backward_input(kernels_, {.weights = own.empty() ? entry->weights : own,
+                                        .input = here.input,
+                                        .output_gradient = here.output_gradient,
+                                        .stash = here.stash,
+                                        .inner_gradient = here.inner_gradient,
+                                        .scratch = here.scratch,
+                                        .input_gradient = gradient,
+                                        .earlier = earlier,
+                                        .context_gradient = of_context});
       }
     }
   }
@@ -285,12 +296,14 @@ class Reference {
         Entry& entry = stage.entries[i];
         Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
                           [static_cast<std::size_t>(stage.config.layers.first) + i];
-        entry.layer.backward_weight(kernels_, {.input = left.input,
-                                               .output_gradient = left.output_gradient,
-                                               .stash = left.stash,
-                                               .inner_gradient = left.inner_gradient,
-                                               .scratch = left.scratch,
-                                               .gradients = entry.sums[sum]});
+        const std::int32_t slice = microbatch % config_.slice_count();
+        entry.of_slices[static_cast<std::size_t>(slice)].backward_weight(
+            kernels_, {.input = left.input,
+                       .output_gradient = left.output_gradient,
+                       .stash = left.stash,
+                       .inner_gradient = left.inner_gradient,
+                       .scratch = left.scratch,
+                       .gradients = entry.sums[sum]});
         left = {};
       }
     }
@@ -298,7 +311,7 @@ class Reference {
   Tensors sum_of_rank(const SerialStage& stage, std::size_t rank) const {
     Tensors sum;
     for (const Entry& entry : stage.entries) {
-      for (const Tensor& tensor : entry.layer.tensors()) {
+      for (const Tensor& tensor : entry.layer().tensors()) {
         const auto first = entry.sums[rank].begin() + tensor.offset;
         sum[tensor.name].assign(first, first + tensor.size());
       }
@@ -336,7 +349,7 @@ class Reference {
       std::int32_t layer = stage->config.layers.first;
       for (const Entry& entry : stage->entries) {
         if (const std::int32_t at = layer++; at < layers.first || at >= layers.last) continue;
-        for (Tensor tensor : entry.layer.tensors()) {
+        for (Tensor tensor : entry.layer().tensors()) {
           tensor.offset = 0;
           squares.push_back(0.0);
           sum_squares(kernels_, std::span<const Tensor>(&tensor, 1), tied_, scale_of(*stage),
@@ -362,7 +375,7 @@ class Reference {
         std::int32_t layer = stage->config.layers.first;
         for (const Entry& entry : stage->entries) {
           if (const std::int32_t at = layer++; at < range.first || at >= range.last) continue;
-          for (const Tensor& tensor : entry.layer.tensors()) decisions[tensor.name] = decision;
+          for (const Tensor& tensor : entry.layer().tensors()) decisions[tensor.name] = decision;
         }
       }
     }
@@ -378,7 +391,7 @@ class Reference {
     Version version{.corrected = stage.versions.back().corrected};
     bool skipped = false;
     for (const Entry& entry : stage.entries) {
-      for (const Tensor& tensor : entry.layer.tensors()) {
+      for (const Tensor& tensor : entry.layer().tensors()) {
         const GuardDecision& decision = decisions.at(tensor.name);
         skipped = skipped || decision.skip;
         if (tied_ && tensor.name == kHeadTable) {
@@ -427,9 +440,10 @@ class Reference {
   bool tied_;
   const Data& data_;
   K kernels_;
-  std::int64_t boundary_;
+  std::vector<LayerShape> shapes_;  // of each slice
   std::vector<SerialStage> stages_;
-  std::vector<std::vector<Left>> left_;  // of each microbatch of each pipeline, its layers
+  std::vector<std::vector<Left>> left_;  // of each microbatch or slice of each pipeline, its layers
+  std::vector<std::vector<T>> context_gradients_;  // of the microbatch at hand, by layer
   ReferenceState<T> state_;
 };
 

@@ -1,8 +1,10 @@
 #pragma once
-// What a serial reference is asked for.
+// What a serial reference is asked for, and what it shows.
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "core/model/model.h"
@@ -29,6 +31,12 @@ struct ReferenceStage {
   std::vector<std::int32_t> order = {};
 };
 
+/// A row of a stage, of which an empty one says what all have by themselves.
+inline std::int32_t row_of(const std::vector<std::int32_t>& rows, std::int32_t microbatch,
+                           std::int32_t otherwise) {
+  return rows.empty() ? otherwise : rows[static_cast<std::size_t>(microbatch)];
+}
+
 /// The staleness of the oldest version that a microbatch reads.
 inline std::int32_t most_stale(const ReferenceStage& stage) {
   std::int32_t most = 0;
@@ -42,16 +50,41 @@ struct ReferenceConfig {
   WeightSemantics semantics = WeightSemantics::vanilla;
   OptimizerConfig optimizer = {};
   GradientGuard guard = {};
-  std::int32_t microbatches = 1;  // m: of one pipeline's batch
+  std::int32_t microbatches = 1;  // m: of one pipeline's batch; its slices where they are cut
   std::int32_t microbatch_size = 1;
   std::uint16_t width =
       1;  // pipelines: a batch is m microbatches of the first, then of the second …
   std::uint64_t seed = 0;  // of the initial weights
+  /// Tokens of each slice of a microbatch, which then stand for microbatches, one after another;
+  /// empty: sequences are whole. Forward goes through a microbatch's slices in order, backward in
+  /// the reverse one.
+  std::vector<std::int32_t> slices = {};
   /// Covering the model in order. Empty: the whole model, updated once a batch, reading what
   /// `semantics` says.
   std::vector<ReferenceStage> stages = {};
   /// Of ClipScope::per_stage, covering the model in order: what is clipped by one norm.
   std::vector<LayerRange> clip_ranges = {};
+
+  std::int32_t slice_count() const {
+    return static_cast<std::int32_t>(std::max<std::size_t>(slices.size(), 1));
+  }
+};
+
+/// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
+template <class T>
+struct ReferenceState {
+  std::int64_t batches = 0;                       // ended
+  std::map<std::string, std::vector<T>> weights;  // the newest version
+  std::map<std::string, std::vector<T>>
+      optimizer;               // as UpdateSpans::state has it; empty for plain SGD
+  std::vector<double> losses;  // of the last batch, a microbatch or slice each
+  double gradient_norm = 0.0;  // of all gradients of the last updates, before clipping
+};
+
+/// An update that has just been made: which tensors got which version.
+struct ReferenceUpdate {
+  std::vector<std::string> tensors;
+  std::int64_t version = 0;
 };
 
 /// The stages that `config` says, or those of its semantics. REQUIRES: they cover the model

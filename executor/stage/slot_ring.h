@@ -3,7 +3,9 @@
 // takes slot q mod count; taking a slot that is still in use is an error, so a program with a wait
 // or a slot too few fails instead of computing on.
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -25,12 +27,14 @@ class SlotRing {
   using Elements = std::span<U>;
   using Mark = typename B::Mark;
 
-  /// One use of a slot.
+  /// One use of a slot, of which it may need the first elements alone.
   struct Use {
     SlotRing& ring;
     std::int64_t use;
-    Elements acquire() const { return ring.acquire(use); }
-    Elements held() const { return ring.held(use); }
+    std::size_t size = std::dynamic_extent;
+    Elements acquire() const { return cut(ring.acquire(use)); }
+    Elements held() const { return cut(ring.held(use)); }
+    Elements cut(Elements all) const { return all.first(std::min(size, all.size())); }
     void release() const { ring.release(use); }
   };
 

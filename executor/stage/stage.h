@@ -14,47 +14,9 @@
 #include "core/memory/recomputed_layers.h"
 #include "core/schedule/schedule.h"
 #include "executor/layers/all.h"
+#include "executor/stage/stage_sizes.h"
 
 namespace tandem {
-
-/// Elements of each span that a stage is handed.
-struct StageSizes {
-  std::int64_t parameters = 0;  // weights, and gradients
-  std::int64_t stash = 0;
-  std::vector<std::int64_t> stash_pieces = {};  // that it may be handed in
-  std::int64_t boundary = 0;                    // input, output and their gradients
-  std::int64_t scratch = 0;  // of backward(), and of forward() where something is made again;
-                             // free again when they return
-  std::int64_t kept_gradients =
-      0;  // of backward_input(): kept until backward_weight() of the same microbatch
-  std::int64_t inner_gradient = 0;  // the same, but free again when it returns; scratch is as large
-
-  Pieces pieces_of_stash() const {
-    Pieces pieces;
-    for (const std::int64_t size : stash_pieces) ++pieces[size];
-    return pieces;
-  }
-};
-
-/// Half-open range of elements in a stage's parameters.
-/// Where the token embedding lies in a stage: the embedding's own, and the head's copy. Empty when
-/// not here, or not tied. Their gradients are summed, embedding + head, before both are updated
-/// alike.
-struct TiedRanges {
-  std::optional<ElementRange> embedding, head;
-};
-
-/// Where the token embedding lies among the tensors of a stage.
-inline TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors) {
-  TiedRanges tied;
-  if (!model.tied) return tied;
-  for (const Tensor& tensor : tensors) {
-    const ElementRange range{tensor.offset, tensor.offset + tensor.size()};
-    if (tensor.name == kTokenTable) tied.embedding = range;
-    if (tensor.name == kHeadTable) tied.head = range;
-  }
-  return tied;
-}
 
 template <Kernels K>
 class Stage {
@@ -65,10 +27,11 @@ class Stage {
   /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m)
   /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
   /// Selective recomputation, and that of blocks, move a part of the stash into scratch; the bits
-  /// stay the same.
+  /// stay the same. Of a slice, sizes and samples are those of its tokens.
   Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
-        Recompute recompute = Recompute::none)
-      : drops_(recompute == Recompute::selective) {
+        Recompute recompute = Recompute::none, Slice slice = {})
+      : drops_(recompute == Recompute::selective), slice_(std::move(slice)) {
+    if (slice_.tokens == 0) slice_.tokens = model.sequence;
     const auto count = static_cast<std::int32_t>(layers_of(model).size());
     TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
                  layers.first, layers.last, count);
@@ -78,7 +41,8 @@ class Stage {
     const LayerShape shape{.model = model,
                            .microbatch_size = microbatch_size,
                            .loss_scale = loss_scale,
-                           .recompute = recompute};
+                           .recompute = recompute,
+                           .slice = slice_};
     for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
       places_.push_back(Place{.layer = AnyLayer<K>(shape, layer)});
       append_tensors(places_.back().layer.tensors(), parameters_);
@@ -92,6 +56,7 @@ class Stage {
   /// In the order of their offsets, without gaps. Names are global: block3.attention.qkv.weight.
   const std::vector<Tensor>& parameters() const { return parameters_; }
   const TiedRanges& tied() const { return tied_; }
+  const Slice& slice() const { return slice_; }
   bool is_first() const { return first_; }
   bool is_last() const { return last_; }
 
@@ -107,7 +72,8 @@ class Stage {
 
   // Spans that a call does not name may be empty, and so may be `after`. A first stage reads the
   // sample and no input, and makes no input gradient; a last stage makes no output, and takes no
-  // output gradient.
+  // output gradient. A slice's calls are handed the stashes of the slices before it, in pieces
+  // (earlier_pieces); a backward the context_gradient too. These may be longer than they must.
 
   /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
   /// mean loss.
@@ -119,6 +85,7 @@ class Stage {
     for (std::size_t i = 0; i < places_.size(); ++i) {
       const Place& place = places_[i];
       const Stashes stashes{spans.stash, spans.pieces, passing_block(i, spans.scratch)};
+      const Earlier earlier = earlier_of(i, spans.earlier_pieces);
       place.layer.forward(
           kernels,
           {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
@@ -127,7 +94,13 @@ class Stage {
            .stash = stash_of(i, stashes),
            .output = i + 1 < places_.size() ? output_of(i, stashes) : spans.output,
            .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
-           .loss = spans.loss});
+           .loss = spans.loss,
+           .earlier = earlier});
+      if (keeps_context(place)) {
+        const std::int64_t size = place.layer.inner_size();
+        kernels.copy(std::span<const T>(part(stash_of(i, stashes), 0, size)),
+                     stashes.part_of_stage(place.context, size));
+      }
       if (after) after(i);
     }
   }
@@ -150,6 +123,8 @@ class Stage {
     for (std::size_t i = places_.size(); i-- > 0;) {
       if (ends_block(i)) recompute_block(kernels, spans, *places_[i].block, {});
       BackwardSpans<T, W> own = passing_spans_of(i, spans);
+      const Earlier earlier = earlier_of(i, spans.earlier_pieces);
+      own.earlier = earlier;
       keep_apart(kernels, own, spans.scratch);
       places_[i].layer.backward_input(kernels, own);
       places_[i].layer.backward_weight(kernels, own);
@@ -168,6 +143,8 @@ class Stage {
       if (ends_block(i))
         make_again(kernels, spans, blocks_[*places_[i].block], kept_block(i, spans.scratch), {});
       BackwardSpans<T, W> own = kept_spans_of(i, spans);
+      const Earlier earlier = earlier_of(i, spans.earlier_pieces);
+      own.earlier = earlier;
       const std::span<T> kept = own.inner_gradient;
       own.inner_gradient = part(spans.inner_gradient, 0, std::ssize(kept));
       places_[i].layer.backward_input(kernels, own);
@@ -220,6 +197,8 @@ class Stage {
     std::int64_t weights = 0;
     StashPlace stash = {}, output = {};             // output: but for the last layer's
     std::int64_t scratch = 0, output_gradient = 0;  // in the kept gradients; likewise
+    StashPlace context = {};                // a copy of what later slices read, while in a block
+    std::int64_t context_gradient = 0;      // in the stage's
     std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
   };
   /// Layers that are made again together, from the input of the first. Their stashes lie in
@@ -239,6 +218,22 @@ class Stage {
       return size > 0 ? part(pieces[place.piece], 0, size) : std::span<T>();
     }
   };
+
+  using Earlier = std::vector<std::span<const T>>;
+  /// A layer's part of the stashes of earlier slices; nothing where it reads none.
+  Earlier earlier_of(std::size_t layer,
+                     std::span<const std::span<const std::span<T>>> slices) const {
+    const Place& place = places_[layer];
+    Earlier earlier;
+    if (place.layer.context_size() == 0) return earlier;
+    for (const std::span<const std::span<T>> pieces : slices)
+      earlier.push_back(pieces[place.block ? place.context.piece : place.stash.piece]);
+    return earlier;
+  }
+  /// Blocks forget their stashes, which later slices would read.
+  static bool keeps_context(const Place& place) {
+    return place.block && place.layer.context_size() > 0;
+  }
 
   template <class U>
   static std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
@@ -263,7 +258,8 @@ class Stage {
   void check_stash(std::span<const T> whole, std::span<const std::span<T>> pieces) const {
     if (pieces.empty()) return check_size(whole, sizes_.stash);
     TANDEM_CHECK(pieces.size() == sizes_.stash_pieces.size(), pieces.size());
-    for (std::size_t i = 0; i < pieces.size(); ++i) check_size(pieces[i], sizes_.stash_pieces[i]);
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      TANDEM_CHECK(std::ssize(pieces[i]) >= sizes_.stash_pieces[i], i, pieces[i].size());
   }
   /// The part of `layer` of the stage's spans, but for its inner gradient. In scratch its own
   /// begins at `scratch`, the gradient after layer i at `gradient_after(i)`; `block`: the stashes
@@ -279,6 +275,10 @@ class Stage {
     BackwardSpans<T, W> own;
     if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
     if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
+    if (!spans.context_gradient.empty()) {
+      own.context_gradient =
+          part(spans.context_gradient, place.context_gradient, place.layer.context_size());
+    }
     const Stashes stashes{spans.stash, spans.pieces, block};
     own.input = input_of(layer, spans.input, stashes);
     own.stash = stash_of(layer, stashes);
@@ -367,11 +367,13 @@ class Stage {
     const Stashes parts{spans.stash, spans.pieces, stashes};
     for (std::size_t i = block.first; i < block.last; ++i) {
       const Place& place = places_[i];
+      const Earlier earlier = earlier_of(i, spans.earlier_pieces);
       place.layer.forward(
           kernels, {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
                     .input = input_of(i, spans.input, parts),
                     .stash = stash_of(i, parts),
-                    .output = ends_block(i) ? std::span<T>() : output_of(i, parts)});
+                    .output = ends_block(i) ? std::span<T>() : output_of(i, parts),
+                    .earlier = earlier});
       if (after) after(i);
     }
   }
@@ -398,6 +400,9 @@ class Stage {
         return StashPlace{.first = std::exchange(block, block + size)};
       };
       place.stash = add(place.layer.stash_size(), place.block.has_value());
+      if (keeps_context(place)) place.context = add_to_stash(place.layer.inner_size());
+      place.context_gradient = std::exchange(sizes_.context_gradient,
+                                             sizes_.context_gradient + place.layer.context_size());
       place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
       const std::int64_t inside = place.layer.inner_size();
       largest_inner = std::max(largest_inner, inside);
@@ -424,6 +429,7 @@ class Stage {
   }
 
   bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
+  Slice slice_;
   std::vector<Place> places_;
   std::vector<Block> blocks_;
   std::int64_t largest_block_ = 0;

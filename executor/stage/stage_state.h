@@ -38,7 +38,25 @@ struct StageSetup {
   GradientGuard guard = {};
   std::uint64_t seed = 0;
   const Data* data = nullptr;
+  std::vector<std::int32_t> slices = {};  // tokens of each slice of a sequence; empty: it is whole
 };
+
+/// A stage for each slice of a sequence.
+template <Kernels K>
+std::vector<Stage<K>> stage_shapes(const StageSetup& setup, LayerRange layers, double loss_scale) {
+  std::vector<Stage<K>> shapes;
+  for (Slice& slice : slices_of(setup.model.sequence, setup.slices)) {
+    shapes.emplace_back(setup.model, layers, setup.microbatch_size, loss_scale, setup.recompute,
+                        std::move(slice));
+  }
+  return shapes;
+}
+/// That of the most tokens: memory is laid out for it.
+template <Kernels K>
+const Stage<K>& largest_of(const std::vector<Stage<K>>& shapes) {
+  return *std::ranges::max_element(shapes, {},
+                                   [](const Stage<K>& shape) { return shape.sizes().boundary; });
+}
 
 /// Where a stage stands in a run.
 struct StagePlace {
@@ -80,7 +98,8 @@ class StageState {
              MemoryMeter& meter, StashPool<B>& of_device)
       : place(where),
         id(where.id),
-        stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale, setup.recompute),
+        shapes(stage_shapes<typename B::Kernels>(setup, where.layers, where.loss_scale)),
+        stage(largest_of(shapes)),
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
@@ -91,23 +110,22 @@ class StageState {
     const auto allocate = [&](std::int64_t elements) {
       return backend.template allocate<T>(elements);
     };
+    const auto wide = [&](std::int64_t n) { return backend.template allocate<W>(n); };
     const StageSizes& sizes = stage.sizes();
     const auto ring = [&](SlotKind kind, std::int64_t elements) {
       return Ring(kind, id, slots[kind], elements, meter, allocate);
     };
     weights = ring(SlotKind::weights, sizes.parameters);
     corrected_weights = ring(SlotKind::corrected_weights, sizes.parameters);
-    gradients = {SlotKind::gradients,
-                 id,
-                 slots[SlotKind::gradients],
-                 sizes.parameters,
-                 meter,
-                 [&](std::int64_t elements) { return backend.template allocate<W>(elements); }};
+    gradients = {SlotKind::gradients, id,    slots[SlotKind::gradients],
+                 sizes.parameters,    meter, wide};
     eviction_buffer = ring(SlotKind::eviction_buffer, sizes.stash);
     input = ring(SlotKind::input, sizes.boundary);
     output = ring(SlotKind::output, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
+    context_gradient = {SlotKind::context_gradient, id,    slots[SlotKind::context_gradient],
+                        sizes.context_gradient,     meter, wide};
     const std::int32_t drifts = where.correction.corrects() ? 1 : 0;
     state = backend.template allocate<W>(sizes.parameters *
                                          (optimizer_states(optimizer.optimizer()) + drifts));
@@ -213,11 +231,30 @@ class StageState {
     return forwards_in_scratch ? std::max(sizes.scratch, sizes.stash) : sizes.scratch;
   }
 
-  /// Sample `k` of the data as this stage needs it: none where it is neither first nor last. In a
-  /// task of the stream whose kernels read it.
+  /// Slices are counted through microbatches.
+  std::int64_t slice_count() const { return std::ssize(shapes); }
+  std::int64_t slice_of(std::int64_t microbatch) const { return microbatch % slice_count(); }
+  /// As it works on a microbatch, or a slice.
+  const Stage<typename B::Kernels>& stage_of(std::int64_t microbatch) const {
+    return shapes[static_cast<std::size_t>(slice_of(microbatch))];
+  }
+  /// What attention adds to while a microbatch's slices go backward, from the last to the first.
+  std::span<W> take_context_gradient(std::int64_t microbatch) {
+    if (slice_count() == 1) return {};
+    const std::int64_t whole = microbatch / slice_count();
+    const bool begins = slice_of(microbatch) + 1 == slice_count();
+    return begins ? context_gradient.acquire(whole) : context_gradient.held(whole);
+  }
+  void release_context_gradient(std::int64_t microbatch) {
+    if (slice_count() > 1 && slice_of(microbatch) == 0)
+      context_gradient.release(microbatch / slice_count());
+  }
+
+  /// Sample `k` of the data, or slice k, as this stage needs it: none where it is neither first nor
+  /// last. In a task of the stream whose kernels read it.
   SampleSpans<W> sample(std::int64_t k, B& backend, typename B::Stream& stream) {
     if (!stage.is_first() && !stage.is_last()) return {};
-    data->fill(k, sample_);
+    data->fill(k / slice_count(), stage_of(k).slice(), sample_);
     return readable_sample(backend, stream, sample_);
   }
 
@@ -258,14 +295,15 @@ class StageState {
 
   const StagePlace place;
   const ReplicaId id;
-  const Stage<typename B::Kernels> stage;
+  const std::vector<Stage<typename B::Kernels>> shapes;  // of each slice; mostly one
+  const Stage<typename B::Kernels>& stage;               // the largest
   const OptimizerConfig optimizer;
   const Data* data;
   const std::int32_t versions, corrected_versions;
   StashPool<B>& stashes;
   const std::int32_t most_stashes;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
-  SlotRing<B, W> gradients;
+  SlotRing<B, W> gradients, context_gradient;
   Ring weights, input, output, input_gradient, kept_gradients;
   Ring eviction_buffer, hosted_stash;  // of stashes that are evicted
   Ring corrected_weights;

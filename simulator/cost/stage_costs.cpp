@@ -148,14 +148,35 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
   return costs;
 }
 
-StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
-  if (plan.request.slices.count > 1) {
-    throw InputError(
-        fmt::format("the profile times whole sequences, and schedule {} cuts them into {} slices",
-                    plan.schedule, plan.request.slices.count));
+/// The profile with the layers that it measured on this part of sequences. Throws InputError where
+/// it has none.
+static Profile on_slice(const Profile& profile, SequencePart part) {
+  Profile measured = profile;
+  measured.layers.clear();
+  for (const SliceCosts& slice : profile.slices) {
+    if (slice.tokens == part.tokens && slice.before == part.before) measured.layers = slice.layers;
   }
-  return costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size,
-                            plan.request.recompute, summing_devices(plan));
+  if (!measured.layers.empty()) return measured;
+  throw InputError(
+      fmt::format("the profile has no times of a slice of {} tokens behind {}: measure it with "
+                  "tandem profile --slices",
+                  part.tokens, part.before));
+}
+
+StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
+  const auto costs_of = [&](const Profile& measured) {
+    return costs_from_profile(measured, plan.model, plan.stages, plan.microbatch_size,
+                              plan.request.recompute, summing_devices(plan));
+  };
+  StageCosts costs = costs_of(profile);
+  if (plan.request.slices.count == 1) return costs;
+  for (const SequencePart part : sequence_parts(plan.request.slices, plan.model)) {
+    costs.slices.push_back(costs_of(on_slice(profile, part)));
+    costs.slices.back().transfer =
+        transfer_time(profile, boundary_bytes(plan.model, part, plan.microbatch_size));
+  }
+  sum_slices(costs);
+  return costs;
 }
 
 }  // namespace tandem

@@ -126,6 +126,19 @@ TEST_P(StreamsOf, AreOrderedByTheirEvents) {
   EXPECT_GE(served, 6);
 }
 
+TEST(Streams, OfSlicesAreOrderedByTheirEvents) {
+  std::uint64_t seed = 0;
+  for (const char* schedule : {"terapipe", "seq1f1b", "seq1f1b-zb"}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      TrainingCase test = TrainingCase::on(schedule, 3);
+      test.recompute = recompute;
+      test.batches = 2;
+      test.slices = {3, 1, 2};
+      expect_ordered(test, ++seed);
+    }
+  }
+}
+
 /// The program without the waits for which `drops` is true.
 template <class Drops>
 Program without_waits(const Program& program, const Drops& drops) {

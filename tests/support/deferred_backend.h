@@ -453,13 +453,23 @@ class DeferredKernels {
            [=](const K& k) { k.gelu_backward(x, dy, dx); });
   }
   void attention(AttentionShape shape, const AttentionForward<T>& s) const {
-    launch("attention", {read(s.qkv), write(s.log_sum), write(s.y)},
-           [=](const K& k) { k.attention(shape, s); });
+    std::vector<Access> uses{read(s.qkv), write(s.log_sum), write(s.y)};
+    launch("attention", with_slices(s.earlier, std::move(uses)),
+           [shape, late = s,
+            list = std::vector(s.earlier.begin(), s.earlier.end())](const K& k) mutable {
+             late.earlier = list;
+             k.attention(shape, late);
+           });
   }
   void attention_backward(AttentionShape shape, const AttentionBackward<T>& s) const {
-    launch("attention_backward",
-           {read(s.qkv), read(s.log_sum), read(s.y), read(s.dy), write(s.dqkv)},
-           [=](const K& k) { k.attention_backward(shape, s); });
+    std::vector<Access> uses{read(s.qkv), read(s.log_sum), read(s.y),
+                             read(s.dy),  write(s.dqkv),   write(s.context_gradient)};
+    launch("attention_backward", with_slices(s.earlier, std::move(uses)),
+           [shape, late = s,
+            list = std::vector(s.earlier.begin(), s.earlier.end())](const K& k) mutable {
+             late.earlier = list;
+             k.attention_backward(shape, late);
+           });
   }
   void keep_tokens(Ids tokens, Out kept) const {
     launch("keep_tokens", {read(tokens), write(kept)},
@@ -522,8 +532,13 @@ class DeferredKernels {
     return kept ? Access::read(memory) : Access::write(memory);
   }
   template <class Run>
-  void launch(const char* what, std::initializer_list<Access> accesses, Run run) const {
-    device_->launch(*stream_, what, std::span(accesses.begin(), accesses.size()), std::move(run));
+  void launch(const char* what, const std::vector<Access>& accesses, Run run) const {
+    device_->launch(*stream_, what, accesses, std::move(run));
+  }
+  /// Keys and values of earlier slices are read, too.
+  static std::vector<Access> with_slices(std::span<const In> earlier, std::vector<Access> uses) {
+    for (const In& slice : earlier) uses.push_back(read(slice));
+    return uses;
   }
 
   DeferredBackend<T>* device_;

@@ -46,6 +46,7 @@ struct TrainingCase {
   OptimizerConfig optimizer{
       .kind = OptimizerKind::adamw, .learning_rate = 1e-2, .weight_decay = 0.1};
   std::uint64_t seed = 7;
+  std::vector<std::int32_t> slices = {};  // tokens of each slice; empty: sequences are whole
 
   /// With two chunks a device where the schedule takes or has them, and a layer for each; tied
   /// embeddings where it takes them.
@@ -70,6 +71,7 @@ struct TrainingCase {
         .vertical_sync = vertical_sync,
         .correction_decay = correction_decay,
         .published_delays = published_delays,
+        .slices = slices.empty() ? Slicing{} : Slicing::of_lengths(slices),
         .width = width,
         .recompute = recompute,
         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
@@ -110,10 +112,11 @@ inline ReferenceConfig reference_config(const TrainingCase& test, const Schedule
   return {.semantics = semantics,
           .optimizer = test.optimizer,
           .guard = test.guard,
-          .microbatches = test.microbatches,
+          .microbatches = schedule.microbatches,
           .microbatch_size = test.microbatch_size,
           .width = test.width,
           .seed = test.seed,
+          .slices = test.slices,
           .stages = reference_stages(schedule, layers, semantics),
           .clip_ranges = layers};
 }
@@ -135,7 +138,8 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
                  .optimizer = test.optimizer,
                  .guard = test.guard,
                  .seed = test.seed,
-                 .data = &data};
+                 .data = &data,
+                 .slices = test.slices};
   setup.layers = even_stages(test.model, program.placement().stages());
   setup.slots = count_slots(program);
   setup.batches = test.batches;
@@ -149,7 +153,8 @@ inline Table<DeviceId, MemoryByClass> planned_memory(const TrainingCase& test,
   const auto layers = even_stages(test.model, program.placement().stages());
   for (const StageId stage : program.placement().stage) {
     bytes.push_back(stage_bytes(test.model, layers[index(stage)], test.microbatch_size,
-                                test.optimizer.optimizer(), test.recompute));
+                                test.optimizer.optimizer(), test.recompute, Storage::f32,
+                                parts_of(test.slices)));
   }
   return memory_by_class(program, slots, bytes);
 }

@@ -11,6 +11,8 @@
 #include "core/files/read.h"
 #include "core/import/models.h"
 #include "core/memory/storage.h"
+#include "core/model/slice_lengths.h"
+#include "core/schedule/slicing.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "core/text/output_place.h"
@@ -47,6 +49,16 @@ std::vector<std::int32_t> microbatch_sizes_of(const Options& options) {
   return sizes;
 }
 
+/// Tokens of each; none where sequences are whole.
+std::vector<std::int32_t> slices_of(const Options& options, const ModelSpec& model) {
+  if (!options.has("slices")) return {};
+  const std::optional<Slicing> slicing = parse_slicing(options.text("slices"));
+  if (!slicing || slicing->kind == Slicing::Kind::by_time)
+    options["slices"].reject("how many slices (4), by-work:N, or the tokens of each (512,256,256)");
+  if (slicing->count == 1) return {};
+  return slice_lengths(*slicing, model);
+}
+
 /// Of each device: the whole model, with two microbatches of the largest size. At most 2^52, so
 /// that it can be multiplied.
 Bytes bytes_to_profile(const ProfileRequest& request) {
@@ -74,6 +86,16 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
   return static_cast<Bytes>(std::min(needed, kMost));
 }
 
+void print_layers(const std::vector<LayerCost>& rows) {
+  for (const LayerCost& row : rows) {
+    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
+               row.microbatch_size, print_duration(row.forward), print_duration(row.backward),
+               print_duration(row.backward_input), print_duration(row.backward_weight),
+               print_duration(row.selective_recompute),
+               row.recompute ? print_duration(*row.recompute) : "-", print_duration(row.update));
+  }
+}
+
 void print_table(const Profile& profile) {
   fmt::print(
       "{} ({})\nmodel {}: {} parameters; {} devices computing at once; products: {}; medians\n\n",
@@ -82,12 +104,10 @@ void print_table(const Profile& profile) {
   fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer",
              "microbatch", "forward", "backward", "input", "weight", "selective", "recompute",
              "update");
-  for (const LayerCost& row : profile.layers) {
-    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
-               row.microbatch_size, print_duration(row.forward), print_duration(row.backward),
-               print_duration(row.backward_input), print_duration(row.backward_weight),
-               print_duration(row.selective_recompute),
-               row.recompute ? print_duration(*row.recompute) : "-", print_duration(row.update));
+  print_layers(profile.layers);
+  for (const SliceCosts& slice : profile.slices) {
+    fmt::print("\nslices of {} tokens, {} before them\n", slice.tokens, slice.before);
+    print_layers(slice.layers);
   }
   fmt::print("\n");
   for (const TransferCost& row : profile.transfers)
@@ -126,6 +146,7 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
   request.model = read_model(options.text("model"));
   check_trainable(request.model);
   request.microbatch_sizes = microbatch_sizes_of(options);
+  request.slices = slices_of(options, request.model);
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
   // None: as many as there are GPUs.
   const std::int64_t usual =
@@ -149,6 +170,9 @@ Options options_of_profile() {
   options.input("model", "FILE", "the model (JSON)")
       .value("microbatch-size", "B,...",
              "samples of a microbatch; several, separated by commas (default 1)")
+      .value("slices", "N",
+             "time slices of each sequence, too: how many, by-work:N, or the tokens of each, such "
+             "as 512,256,256 (default: whole sequences alone)")
       .value("devices", "N",
              "devices that compute at the same time (default: all cores, or all GPUs)")
       .value("optimizer", "NAME",

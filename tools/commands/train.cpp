@@ -6,7 +6,6 @@
 #include <chrono>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -14,6 +13,7 @@
 
 #include "core/base/hash.h"
 #include "core/files/read.h"
+#include "core/model/slice_lengths.h"
 #include "core/text/count_text.h"
 #include "core/text/output_place.h"
 #include "executor/cpu/kernels.h"
@@ -69,10 +69,11 @@ FloatReference make_reference(const Training& training) {
       {.semantics = semantics,
        .optimizer = training.optimizer,
        .guard = training.guard,
-       .microbatches = plan.request.microbatches,
+       .microbatches = training.prepared.schedule.microbatches,
        .microbatch_size = plan.microbatch_size,
        .width = plan.request.width,
        .seed = training.seed,
+       .slices = slice_lengths(plan.request.slices, plan.model),
        .stages = reference_stages(training.prepared.schedule, plan.stages, semantics),
        .clip_ranges = plan.stages},
       training.data);
@@ -82,6 +83,9 @@ std::vector<double> train_reference(const Training& training, ProgressReport& st
                                     HeldOutEvaluation* held_out, History* history,
                                     const std::stop_token& stop) {
   FloatReference reference = make_reference(training);
+  const Plan& plan = training.prepared.plan;
+  const std::vector<double> weights =
+      loss_weights(plan.model.sequence, slice_lengths(plan.request.slices, plan.model));
   const auto start = std::chrono::steady_clock::now();
   Duration evaluating{};
   std::vector<double> losses;
@@ -94,8 +98,11 @@ std::vector<double> train_reference(const Training& training, ProgressReport& st
         (*history)[{update.version, name}] = hash_of(state.weights.at(name));
     });
     losses.insert(losses.end(), state.losses.begin(), state.losses.end());
-    const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
-                        static_cast<double>(state.losses.size());
+    double mean = 0.0;
+    for (std::size_t i = 0; i < state.losses.size(); ++i) {
+      mean +=
+          weights[i % weights.size()] * state.losses[i] / static_cast<double>(state.losses.size());
+    }
     const Duration since_start = std::chrono::steady_clock::now() - start - evaluating;
     steps.step({.batch = step,
                 .loss = mean,
@@ -120,7 +127,8 @@ StageSetup stage_setup(const Training& training) {
           .optimizer = training.optimizer,
           .guard = training.guard,
           .seed = training.seed,
-          .data = &training.data};
+          .data = &training.data,
+          .slices = slice_lengths(plan.request.slices, plan.model)};
 }
 
 TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
@@ -177,7 +185,8 @@ void compare_with_reference(const Training& training, const std::vector<double>&
   for (std::size_t i = 0; i < expected_losses.size(); ++i) {
     if (losses[i] == expected_losses[i]) continue;
     throw DifferenceError(
-        fmt::format("loss of microbatch {}: {} by the program, {} by the reference", i, losses[i],
+        fmt::format("loss of {} {}: {} by the program, {} by the reference",
+                    training.prepared.schedule.slices == 1 ? "microbatch" : "slice", i, losses[i],
                     expected_losses[i]));
   }
   for (const auto& [key, hash] : expected) {

@@ -56,7 +56,7 @@ double of_hashes(const PreparedPlan& prepared, std::int64_t steps) {
   for (const ReferenceStage& stage : stages_of(prepared)) {
     const Stage<cpu::Kernels<float>> layout(plan.model, stage.layers, plan.microbatch_size, 1.0);
     const double updates =
-        1.0 * plan.request.microbatches / stage.microbatches * static_cast<double>(steps);
+        1.0 * prepared.schedule.microbatches / stage.microbatches * static_cast<double>(steps);
     bytes += kNode * updates * static_cast<double>(layout.parameters().size());
   }
   return bytes;

@@ -2,12 +2,15 @@
 // Causal attention, plainly: a block makes one row of scores, keeps it in shared memory, and sums
 // over it in ascending order. Backward makes the scores again: one kernel for the gradients of
 // queries, one for those of keys and values, so that no two blocks add to one place. Reads each key
-// once a query; blocks of queries in fast memory would read it less often.
+// once a query; blocks of queries in fast memory would read it less often. Keys may be those of
+// earlier slices of the sequence, too.
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 
+#include "core/base/check.h"
 #include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
@@ -20,22 +23,26 @@ constexpr std::int64_t attention_backward_workspace(AttentionShape shape) {
 }
 
 /// One head of one sample in the dense tensors, and a token of it: that of a block, or of a thread
-/// where there is one for each of (batch, heads, sequence).
+/// where there is one for each of (batch, heads, tokens). Tokens are those of the shape, or with
+/// them those before.
 struct HeadPlace {
-  std::int64_t channels, sequence, width;
-  std::int64_t token;     // in its sample
+  std::int64_t channels, width;
+  std::int64_t token;  // in its sample
+  std::int64_t sample;
   std::int64_t first;     // of the sample's tokens
   std::int64_t channel;   // of the head, the first one
   std::int64_t log_sums;  // where those of the head begin
 
   TANDEM_DEVICE HeadPlace(const AttentionShape& shape, std::int64_t index)
+      : HeadPlace(shape, index, shape.sequence) {}
+  TANDEM_DEVICE HeadPlace(const AttentionShape& shape, std::int64_t index, std::int64_t tokens)
       : channels(shape.width / shape.heads),
-        sequence(shape.sequence),
         width(shape.width),
-        token(index % shape.sequence),
-        first(index / shape.sequence / shape.heads * shape.sequence),
-        channel(index / shape.sequence % shape.heads * channels),
-        log_sums(index - token) {}
+        token(index % tokens),
+        sample(index / tokens / shape.heads),
+        first(sample * shape.sequence),
+        channel(index / tokens % shape.heads * channels),
+        log_sums(index / tokens * shape.sequence) {}
 
   TANDEM_DEVICE float scale() const { return 1.0F / std::sqrt(static_cast<float>(channels)); }
   /// Where the head's part of token `i` begins in qkv: query, key or value by `part` 0, 1, 2.
@@ -44,6 +51,40 @@ struct HeadPlace {
   }
   /// In y and dy.
   TANDEM_DEVICE std::int64_t in_y(std::int64_t i) const { return (first + i) * width + channel; }
+};
+
+/// Slices of a sequence that kernels take.
+inline constexpr std::int64_t kMostSlices = 64;
+
+/// Queries, keys and values of the slices before, as a kernel is handed them: by value, so there
+/// are only so many.
+template <class A>
+struct EarlierSlices {
+  std::int64_t tokens = 0;  // of all of them, of each sample
+  const A* qkv[kMostSlices] = {};
+  std::int64_t end[kMostSlices] = {};  // tokens with it and before
+
+  EarlierSlices() = default;
+  EarlierSlices(const AttentionShape& shape, std::span<const std::span<const A>> slices)
+      : tokens(context_of(shape, slices)) {
+    TANDEM_CHECK(std::ssize(slices) < kMostSlices, slices.size());
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      qkv[i] = slices[i].data();
+      end[i] = context_of(shape, slices.first(i + 1));
+    }
+  }
+
+  /// Where the head's part of the sample's token `i` begins, of those before and, in `own`, those
+  /// of the shape: key or value by `part` 1, 2.
+  TANDEM_DEVICE const A* at(const HeadPlace& place, const A* own, std::int64_t i,
+                            std::int64_t part) const {
+    if (i >= tokens) return own + place.in_qkv(i - tokens, part);
+    int slice = 0;
+    while (end[slice] <= i) ++slice;
+    const std::int64_t begin = slice > 0 ? end[slice - 1] : 0;
+    const std::int64_t row = place.sample * (end[slice] - begin) + i - begin;
+    return qkv[slice] + (row * 3 + part) * place.width + place.channel;
+  }
 };
 
 template <class A>
@@ -58,19 +99,20 @@ template <class A>
 struct AttendQuery {
   AttentionShape shape;
   AttentionForward<A, float> spans;
+  EarlierSlices<A> earlier;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
     const HeadPlace place(shape, block.index());
     const A* qkv = spans.qkv.data();
-    const std::int64_t channels = place.channels, keys = place.token + 1;
+    const std::int64_t channels = place.channels, keys = earlier.tokens + place.token + 1;
     float* scratch = block.template shared<float>(block.threads());
     float* query = block.template shared<float>(channels);
-    float* weights = block.template shared<float>(shape.sequence);
+    float* weights = block.template shared<float>(earlier.tokens + shape.sequence);
     each_of(block, 0, channels,
             [&](std::int64_t c) { query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]); });
     each_of(block, 0, keys, [&](std::int64_t j) {
-      weights[j] = dot(query, qkv + place.in_qkv(j, 1), channels) * place.scale();
+      weights[j] = dot(query, earlier.at(place, qkv, j, 1), channels) * place.scale();
     });
     const auto weight = [&](std::int64_t j) { return weights[j]; };
     const float least = std::numeric_limits<float>::lowest();
@@ -81,7 +123,7 @@ struct AttendQuery {
       for (std::int64_t c = thread; c < channels; c += block.threads()) {
         float y = 0.0F;
         for (std::int64_t j = 0; j < keys; ++j)
-          y = std::fma(weights[j], to_float(qkv[place.in_qkv(j, 2) + c]), y);
+          y = std::fma(weights[j], to_float(earlier.at(place, qkv, j, 2)[c]), y);
         spans.y.data()[place.in_y(place.token) + c] = narrow<A>(y / sum);
       }
       if (thread == 0) spans.log_sum.data()[block.index()] = peak + std::log(sum);
@@ -120,56 +162,61 @@ template <class A>
 struct QueryGradient {
   AttentionShape shape;
   AttentionBackward<A, float> spans;
+  EarlierSlices<A> earlier;
   const float* along;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
     const HeadPlace place(shape, block.index());
     const A* qkv = spans.qkv.data();
-    const std::int64_t channels = place.channels, keys = place.token + 1;
+    const std::int64_t channels = place.channels, keys = earlier.tokens + place.token + 1;
     float* query = block.template shared<float>(channels);
     float* gradient = block.template shared<float>(channels);
-    float* scores = block.template shared<float>(shape.sequence);
+    float* scores = block.template shared<float>(earlier.tokens + shape.sequence);
     each_of(block, 0, channels, [&](std::int64_t c) {
       query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]);
       gradient[c] = to_float(spans.dy.data()[place.in_y(place.token) + c]);
     });
     each_of(block, 0, keys, [&](std::int64_t j) {
-      const PairGradient pair(dot(query, qkv + place.in_qkv(j, 1), channels),
-                              dot(gradient, qkv + place.in_qkv(j, 2), channels), place.scale(),
+      const PairGradient pair(dot(query, earlier.at(place, qkv, j, 1), channels),
+                              dot(gradient, earlier.at(place, qkv, j, 2), channels), place.scale(),
                               spans.log_sum.data()[block.index()], along[block.index()]);
       scores[j] = pair.score;
     });
     each_of(block, 0, channels, [&](std::int64_t c) {
       float sum = 0.0F;
       for (std::int64_t j = 0; j < keys; ++j)
-        sum = std::fma(scores[j], to_float(qkv[place.in_qkv(j, 1) + c]), sum);
+        sum = std::fma(scores[j], to_float(earlier.at(place, qkv, j, 1)[c]), sum);
       spans.dqkv.data()[place.in_qkv(place.token, 0) + c] = narrow<A>(sum);
     });
   }
 };
 
-/// A block a key, whose gradient and its value's are sums over the queries that see it.
+/// A block a key, whose gradient and its value's are sums over the queries that see it. Those of
+/// keys before the shape's tokens stay in the sums of all queries, where the others' begin.
 template <class A>
 struct KeyGradient {
   AttentionShape shape;
   AttentionBackward<A, float> spans;
+  EarlierSlices<A> earlier;
+  std::int64_t whole;  // tokens of a sample in those sums; 0: there are none
   const float* along;
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    const HeadPlace place(shape, block.index());
+    const HeadPlace place(shape, block.index(), earlier.tokens + shape.sequence);
     const A *qkv = spans.qkv.data(), *dy = spans.dy.data();
-    const std::int64_t channels = place.channels;
+    const std::int64_t channels = place.channels, own = place.token - earlier.tokens;
+    const std::int64_t first_query = own > 0 ? own : 0;
     float* key = block.template shared<float>(channels);
     float* value = block.template shared<float>(channels);
     float* weights = block.template shared<float>(shape.sequence);
     float* scores = block.template shared<float>(shape.sequence);
     each_of(block, 0, channels, [&](std::int64_t c) {
-      key[c] = to_float(qkv[place.in_qkv(place.token, 1) + c]);
-      value[c] = to_float(qkv[place.in_qkv(place.token, 2) + c]);
+      key[c] = to_float(earlier.at(place, qkv, place.token, 1)[c]);
+      value[c] = to_float(earlier.at(place, qkv, place.token, 2)[c]);
     });
-    each_of(block, place.token, shape.sequence, [&](std::int64_t i) {
+    each_of(block, first_query, shape.sequence, [&](std::int64_t i) {
       const PairGradient pair(dot(key, qkv + place.in_qkv(i, 0), channels),
                               dot(value, dy + place.in_y(i), channels), place.scale(),
                               spans.log_sum.data()[place.log_sums + i], along[place.log_sums + i]);
@@ -177,13 +224,20 @@ struct KeyGradient {
       scores[i] = pair.score;
     });
     each_of(block, 0, channels, [&](std::int64_t c) {
-      float of_key = 0.0F, of_value = 0.0F;
-      for (std::int64_t i = place.token; i < shape.sequence; ++i) {
+      const std::int64_t row = (place.sample * whole + place.token) * 2 * place.width;
+      float* const sums = spans.context_gradient.data() + row + place.channel + c;
+      float of_key = whole > 0 ? sums[0] : 0.0F, of_value = whole > 0 ? sums[place.width] : 0.0F;
+      for (std::int64_t i = first_query; i < shape.sequence; ++i) {
         of_key = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key);
         of_value = std::fma(weights[i], to_float(dy[place.in_y(i) + c]), of_value);
       }
-      spans.dqkv.data()[place.in_qkv(place.token, 1) + c] = narrow<A>(of_key);
-      spans.dqkv.data()[place.in_qkv(place.token, 2) + c] = narrow<A>(of_value);
+      if (own < 0) {
+        sums[0] = of_key;
+        sums[place.width] = of_value;
+      } else {
+        spans.dqkv.data()[place.in_qkv(own, 1) + c] = narrow<A>(of_key);
+        spans.dqkv.data()[place.in_qkv(own, 2) + c] = narrow<A>(of_value);
+      }
     });
   }
 };

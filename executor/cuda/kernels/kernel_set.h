@@ -127,31 +127,35 @@ class KernelSet {
   void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const {
     check_attention(shape, spans.qkv, spans.log_sum, spans.y);
     if constexpr (requires { context_->attend(shape, spans); }) {
-      if (context_->attend(shape, spans)) return;
+      if (spans.earlier.empty() && context_->attend(shape, spans)) return;
     }
+    const EarlierSlices<Stored> earlier(shape, spans.earlier);
     const std::int64_t shared = shared_bytes<float>(kThreads) +
                                 shared_bytes<float>(shape.width / shape.heads) +
-                                shared_bytes<float>(shape.sequence);
+                                shared_bytes<float>(earlier.tokens + shape.sequence);
     context_->run({.blocks = std::ssize(spans.log_sum), .shared_bytes = shared},
-                  AttendQuery<Stored>{shape, spans});
+                  AttendQuery<Stored>{shape, spans, earlier});
   }
   void attention_backward(AttentionShape shape,
                           const AttentionBackward<Stored, float>& spans) const {
     check_attention(shape, spans.qkv, spans.log_sum, spans.y);
     check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
     if constexpr (requires { context_->attend_backward(shape, spans); }) {
-      if (context_->attend_backward(shape, spans)) return;
+      if (spans.context_gradient.empty() && context_->attend_backward(shape, spans)) return;
     }
+    const std::int64_t whole = check_context(shape, spans);
+    const EarlierSlices<Stored> earlier(shape, spans.earlier);
     const std::int64_t rows = attention_backward_workspace(shape);
     float* along = context_->template workspace<float>(rows);
     run_each_element(*context_, rows,
                      AlongOutput<Stored>{shape, spans.y.data(), spans.dy.data(), along});
     const std::int64_t channels = shared_bytes<float>(shape.width / shape.heads);
-    const std::int64_t row = shared_bytes<float>(shape.sequence);
-    context_->run({.blocks = rows, .shared_bytes = 2 * channels + row},
-                  QueryGradient<Stored>{shape, spans, along});
-    context_->run({.blocks = rows, .shared_bytes = 2 * channels + 2 * row},
-                  KeyGradient<Stored>{shape, spans, along});
+    const std::int64_t keys = earlier.tokens + shape.sequence;
+    context_->run({.blocks = rows, .shared_bytes = 2 * channels + shared_bytes<float>(keys)},
+                  QueryGradient<Stored>{shape, spans, earlier, along});
+    context_->run({.blocks = shape.batch * shape.heads * keys,
+                   .shared_bytes = 2 * channels + 2 * shared_bytes<float>(shape.sequence)},
+                  KeyGradient<Stored>{shape, spans, earlier, whole, along});
   }
 
   void keep_tokens(Ids tokens, WideOut kept) const {

@@ -280,6 +280,63 @@ TYPED_TEST_P(CudaKernels, Attention) {
   }
 }
 
+struct SlicedAttention {
+  AttentionShape shape;
+  std::vector<std::int64_t> earlier;  // tokens of the slices before
+  std::int64_t later = 0;             // and behind
+};
+inline const std::vector<SlicedAttention> kSlicedAttention{
+    {{.batch = 2, .sequence = 5, .heads = 3, .width = 21}, {}, 4},
+    {{.batch = 2, .sequence = 5, .heads = 3, .width = 21}, {4, 1}, 3},
+    {{.batch = 1, .sequence = 70, .heads = 2, .width = 16}, {300, 65}, 0}};
+
+// Sums of the gradients of keys and values begin with what later slices have added.
+TYPED_TEST_P(CudaKernels, AttentionOverSlices) {
+  using A = typename TypeParam::Activation;
+  for (const auto& [shape, lengths, later] : kSlicedAttention) {
+    const std::int64_t rows = shape.batch * shape.sequence, sums = rows * shape.heads;
+    std::int64_t whole = shape.sequence + later;
+    std::vector<std::vector<A>> earlier0;
+    std::vector<std::vector<double>> wide0;
+    for (const std::int64_t length : lengths) {
+      whole += length;
+      const auto seed = static_cast<std::uint64_t>(10 + whole);
+      earlier0.push_back(numbers_of<A>(3 * shape.batch * length * shape.width, seed));
+      wide0.push_back(widen(earlier0.back()));
+    }
+    const auto qkv0 = numbers_of<A>(3 * rows * shape.width, 1),
+               dy0 = numbers_of<A>(rows * shape.width, 2);
+    const auto context0 = numbers_of<float>(shape.batch * whole * 2 * shape.width, 3);
+    std::vector<double> log_sum0(at(sums)), y0(dy0.size()), dqkv0(qkv0.size()),
+        context_gradient0 = widen(context0);
+    const std::vector<std::span<const double>> keys0(wide0.begin(), wide0.end());
+    this->oracle.attention(shape, {widen(qkv0), log_sum0, y0, keys0});
+    this->oracle.attention_backward(
+        shape, {widen(qkv0), log_sum0, y0, widen(dy0), dqkv0, keys0, context_gradient0});
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto qkv = machine.put(qkv0), dy = machine.put(dy0);
+      std::vector<decltype(machine.put(qkv0))> earlier;
+      std::vector<std::span<const A>> keys;
+      for (const std::vector<A>& slice : earlier0) earlier.push_back(machine.put(slice));
+      for (const auto& slice : earlier) keys.push_back(slice.in());
+      auto context_gradient = machine.put(context0);
+      auto log_sum = machine.template poisoned<float>(sums);
+      auto y = machine.template poisoned<A>(rows * shape.width),
+           dqkv = machine.template poisoned<A>(3 * rows * shape.width);
+      kernels_of<A>(machine).attention(shape, {qkv.in(), log_sum.out(), y.out(), keys});
+      kernels_of<A>(machine).attention_backward(shape, {qkv.in(), log_sum.in(), y.in(), dy.in(),
+                                                        dqkv.out(), keys, context_gradient.out()});
+      this->expect_near(machine.get(y), y0);
+      EXPECT_LT(relative_error(machine.get(log_sum), log_sum0), 1e-5);
+      this->expect_near(machine.get(dqkv), dqkv0);
+      // Of outputs that are rounded as they are stored.
+      EXPECT_LT(relative_error(machine.get(context_gradient), context_gradient0), kTolerance<A>);
+      outputs.keep(machine.get(dqkv));
+      outputs.keep(machine.get(context_gradient));
+    });
+  }
+}
+
 TYPED_TEST_P(CudaKernels, AttentionSurvivesHugeScores) {
   using A = typename TypeParam::Activation;
   const AttentionShape shape{.batch = 1, .sequence = 9, .heads = 1, .width = 4};
@@ -708,8 +765,9 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
 REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsCorrectWhatTheyMake,
                             StepsHeedTheDecisionWhenTheyRun, Elementwise, StartsAnywhere,
                             GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm, LayerNormBackward,
-                            SumsOverRowsAddToWhatIsThere, Attention, AttentionSurvivesHugeScores,
-                            Embedding, TokensThatTheTableDoesNotHaveShow, CrossEntropy,
+                            SumsOverRowsAddToWhatIsThere, Attention, AttentionOverSlices,
+                            AttentionSurvivesHugeScores, Embedding,
+                            TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
                             SquaredErrorAndSumOfSquares, PlainProducts,
                             ProductsWithMoreMadeAlongTheWay);

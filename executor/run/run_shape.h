@@ -1,0 +1,77 @@
+#pragma once
+// What a run asks of its program before it is built, and whether the two go together.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/program/program.h"
+#include "executor/stage/stage_state.h"
+
+namespace tandem {
+
+/// Who decides on updates must be able to.
+inline void check_guard(const Program& program, const StageSetup& setup) {
+  const bool alone = program.placement().stages() == 1;
+  const bool together =
+      alone || std::any_of(program.instructions().begin(), program.instructions().end(),
+                           [](const auto& each) { return makes_norm(each.op.kind); });
+  if (setup.guard.is_global() && !together) {
+    throw InputError(fmt::format(
+        "schedule {}: clipping by the global norm, and skipping updates that are not finite, need "
+        "the norm of all stages' gradients, which this program does not make",
+        program.schedule()));
+  }
+  const bool tied = setup.model.architecture == Architecture::gpt2 && setup.model.tied;
+  if (setup.guard.clip == ClipScope::per_stage && tied && !alone) {
+    throw InputError(
+        "clipping per stage would scale the two ends of a tied embedding differently: clip by the "
+        "global norm, or take a model with \"tied\": false");
+  }
+}
+
+/// Pipelines that the program is one of.
+inline std::uint16_t width_of(const Program& program) {
+  std::uint16_t width = 1;
+  for (const CostKey& key : program.cost_keys()) width = std::max(width, key.width);
+  return width;
+}
+
+/// Microbatches of one pipeline that an update of each stage covers; all of them where it has none.
+inline Table<ReplicaId, std::int32_t> update_spans(const Program& program) {
+  Table<ReplicaId, std::int32_t> spans(program.placement().replicas(), program.microbatches());
+  for (const Instruction& instruction : program.instructions()) {
+    if (makes_version(instruction.op.kind)) spans[instruction.op.replica] = instruction.op.span;
+  }
+  return spans;
+}
+
+/// Which residues modulo the batch each stage processes.
+inline Table<ReplicaId, std::vector<bool>> processed_residues(const Program& program) {
+  Table<ReplicaId, std::vector<bool>> processes(
+      program.placement().replicas(),
+      std::vector<bool>(static_cast<std::size_t>(program.microbatches())));
+  for (const Instruction& instruction : program.instructions()) {
+    if (!makes_output(instruction.op.kind)) continue;
+    processes[instruction.op.replica]
+             [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
+  }
+  return processes;
+}
+
+/// Slices are those of the program, and leave what later ones read.
+inline void check_slices(const Program& program, const StageSetup& setup) {
+  const auto slices = static_cast<std::int32_t>(std::max<std::size_t>(setup.slices.size(), 1));
+  TANDEM_CHECK(slices == program.slices(), slices, program.slices());
+  if (slices > 1 && setup.recompute == Recompute::stage) {
+    throw InputError(
+        "recomputation by stage forgets keys and values, which later slices of a sequence read: "
+        "--recompute full keeps them");
+  }
+}
+
+}  // namespace tandem
