@@ -18,11 +18,25 @@ namespace {
 
 /// Stashed and latest weights are of another age on each stage, several copies of the model are not
 /// planned, a cap is to be chosen, what is evicted pays where links are faster than they often are,
-/// and profiles are of whole sequences, of which slices are another schedule: for those who ask.
+/// and slices cost less memory, seldom less time: for those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
   return row.weights == WeightSemantics::stashed || row.weights == WeightSemantics::latest ||
          row.replicas_per_stage > 1 || !row.whole.empty() ||
          option_of(row, &ScheduleRequest::activation_caps) != nullptr || row.evicts;
+}
+
+/// The slices that the profile times, where they make up its sequence one after the other; else
+/// none.
+Slicing measured_slices(const Profile& profile) {
+  std::vector<std::int32_t> lengths;
+  std::int32_t before = 0;
+  for (const SliceCosts& slice : profile.slices) {
+    if (slice.before != before) return {};
+    lengths.push_back(slice.tokens);
+    before += slice.tokens;
+  }
+  if (lengths.size() < 2 || before != profile.model.sequence) return {};
+  return Slicing::of_lengths(std::move(lengths));
 }
 
 /// The schedules asked for, in the order of the registry.
@@ -147,14 +161,15 @@ std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) 
 
 std::optional<Rejected> too_long(const PlanRequest& request, const Shape& shape) {
   const std::int64_t stages = std::int64_t{shape.depth} * shape.chunks;
-  const std::int64_t cells = stages * shape.microbatches;
-  if (shape.microbatches <= kMostPlannedMicrobatches && cells <= kMostPlannedCells)
+  const Plan plan = plan_of(request, shape, 0);
+  const std::int64_t cells = stages * plan.request.units();
+  if (plan.request.units() <= kMostPlannedMicrobatches && cells <= kMostPlannedCells)
     return std::nullopt;
   return Rejected{
-      RejectCause::too_long, describe(plan_of(request, shape, 0)),
+      RejectCause::too_long, describe(plan),
       fmt::format("{} microbatches on {} stages are more than the planner simulates "
                   "(at most {} a batch, {} on all stages)",
-                  shape.microbatches, stages, kMostPlannedMicrobatches, kMostPlannedCells)};
+                  plan.request.units(), stages, kMostPlannedMicrobatches, kMostPlannedCells)};
 }
 
 /// Its depth, width and microbatches are given: what is left is the size of these, and
@@ -174,11 +189,11 @@ SearchSpace own_space(const PlanRequest& request) {
   if (auto reason = reason_against(request.optimizer.correction, weight_semantics(own), own.name)) {
     return reject_all(RejectCause::schedule, std::move(*reason));
   }
-  if (own.slices > 1) {
-    return reject_all(
-        RejectCause::not_measured,
-        fmt::format("it cuts sequences into {} slices, and the profile times whole ones",
-                    own.slices));
+  if (own.slices > 1 && own.slices != measured_slices(request.profile).count) {
+    return reject_all(RejectCause::not_measured,
+                      fmt::format("it cuts sequences into {} slices, which the profile does not "
+                                  "time (tandem profile --slices)",
+                                  own.slices));
   }
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   deepest(request, space.rejected);
@@ -275,6 +290,10 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
     plan.schedule = shape.schedule->name;
     if (shape.schedule->replicas_per_device == 0) plan.request.chunks = shape.chunks;
   }
+  const bool sliced = shape.schedule == nullptr
+                          ? request.user_schedule->slices > 1
+                          : option_of(*shape.schedule, &ScheduleRequest::slices) != nullptr;
+  if (sliced) plan.request.slices = measured_slices(request.profile);
   plan.request.devices = shape.depth;
   plan.request.width = shape.width;
   plan.request.global_norm = request.global_norm;
@@ -292,6 +311,8 @@ std::string describe(const Plan& plan) {
   if (stages != plan.request.devices) text += fmt::format(" on {} devices", plan.request.devices);
   if (plan.request.width > 1) text += fmt::format(", width {}", plan.request.width);
   text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.request.microbatches);
+  if (plan.request.slices.count > 1)
+    text += fmt::format(", slices of {} tokens", name(plan.request.slices));
   if (plan.request.recompute != Recompute::none)
     text += fmt::format(", recompute {}", name(plan.request.recompute));
   if (plan.request.extra_in_flight > 0)

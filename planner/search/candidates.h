@@ -100,7 +100,8 @@ struct SearchSpace {
 /// devices, widths that divide the microbatches, 2 to 4 chunks where the schedule has them,
 /// microbatch sizes that the profile measured for all of the model's layers and that divide the
 /// global batch, with and without recomputation, extra in flight 0 … 2(depth − 1) where the
-/// schedule has it. Throws UsageError for an unknown schedule, InputError for a model or a number
+/// schedule has it. Schedules that cut sequences take the slices that the profile times. Throws
+/// UsageError for an unknown schedule, InputError for a model or a number
 /// of devices beyond the limits above.
 SearchSpace search_space(const PlanRequest& request);
 

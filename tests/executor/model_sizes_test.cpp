@@ -68,6 +68,35 @@ TEST(ModelSizes, StagesTakeWhatTheFormulasSayToTheByte) {
   }
 }
 
+// Slots have room for the longest slice, and each stash is of its own.
+TEST(ModelSizes, SlicesTakeWhatTheFormulasSayToTheByte) {
+  const std::vector<std::int32_t> lengths{3, 1, 2};
+  const auto slices = slices_of(testing::tiny_gpt().sequence, lengths);
+  for (const LayerRange range : {LayerRange{0, 3}, LayerRange{1, 2}, LayerRange{2, 6}}) {
+    for (const Recompute recompute : kEveryRecompute) {
+      if (recompute == Recompute::stage) continue;  // not of slices
+      SCOPED_TRACE(name(recompute));
+      const StageBytes bytes = stage_bytes(testing::tiny_gpt(), range, 3, OptimizerKind::adamw,
+                                           recompute, Storage::f32, parts_of(lengths));
+      ASSERT_EQ(bytes.slices.size(), slices.size());
+      for (std::size_t i = 0; i < slices.size(); ++i) {
+        const StageSizes sizes =
+            Stage<cpu::Kernels<float>>(testing::tiny_gpt(), range, 3, 1.0, recompute, slices[i])
+                .sizes();
+        Pieces pieces, planned = bytes.slices[i].stash_pieces;
+        for (const auto& [size, count] : sizes.pieces_of_stash()) pieces[4 * size] = count;
+        std::erase_if(planned, [](const auto& piece) { return piece.first * piece.second == 0; });
+        EXPECT_EQ(planned, pieces) << i;
+        EXPECT_EQ(bytes[SlotKind::context_gradient], 4 * sizes.context_gradient);
+        if (i > 0) continue;
+        EXPECT_EQ(bytes[SlotKind::output], 4 * sizes.boundary);
+        EXPECT_EQ(bytes[SlotKind::kept_gradients], 4 * sizes.kept_gradients);
+        EXPECT_EQ(bytes.workspace, 4 * sizes.scratch);
+      }
+    }
+  }
+}
+
 // A transformer block: 14 d + heads + 4 numbers a token inside its two layers, or 8 d + heads.
 TEST(ModelSizes, SelectiveRecomputationDropsNormsAndGelu) {
   const ModelSpec model = testing::tiny_gpt();

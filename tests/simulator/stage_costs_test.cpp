@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/schedule/placement.h"
 #include "simulator/cost/measured_layers.h"
+#include "tests/core/error_of.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
@@ -139,6 +141,32 @@ TEST(CostsFromProfile, SumsTheLayersOfAStageAndAddsTheOverheadOnce) {
   EXPECT_EQ(costs.stages[StageId{1}].backward_weight, ns(3 * 1100 + 5));
   EXPECT_EQ(costs.stages[StageId{1}].update, ns(5 * 1100 + 5));
   EXPECT_EQ(costs.stages[StageId{0}].recompute, costs.stages[StageId{0}].forward);
+}
+
+TEST(CostsFromProfile, PricesSlicesAsTheyWereMeasured) {
+  Profile profile = small_profile();
+  for (const auto& [tokens, before, factor] : {std::tuple{3, 0, 2}, std::tuple{1, 3, 3}}) {
+    profile.slices.push_back({.tokens = tokens, .before = before, .layers = profile.layers});
+    for (LayerCost& layer : profile.slices.back().layers) layer.forward *= factor;
+  }
+  Plan plan{.model = small_model(),
+            .schedule = "seq1f1b",
+            .request = {.devices = 2, .slices = Slicing::of_lengths({3, 1})},
+            .microbatch_size = 2,
+            .stages = {{0, 2}, {2, 4}}};
+  const StageCosts costs = costs_from_profile(profile, plan);
+  ASSERT_EQ(costs.slices.size(), 2u);
+  EXPECT_EQ(costs.slices[0].stages[StageId{1}].forward, ns(2 * 1100 + 5));
+  EXPECT_EQ(costs.slices[1].stages[StageId{1}].forward, ns(3 * 1100 + 5));
+  EXPECT_EQ(costs.stages[StageId{1}].forward, ns(5 * 1100 + 10));
+  EXPECT_EQ(costs.stages[StageId{1}].update, ns(5 * 1100 + 5)) << "once";
+  // 2 samples of 3 tokens, and of 1, of 8 floats: 192 and 64 bytes at 100 ns and 1 a byte.
+  EXPECT_EQ(costs.slices[0].transfer, ns(292));
+  EXPECT_EQ(costs.slices[1].transfer, ns(164));
+  plan.request.slices = Slicing::of_lengths({2, 2});
+  EXPECT_EQ(testing::error_of([&] { costs_from_profile(profile, plan); }),
+            "the profile has no times of a slice of 2 tokens behind 0: measure it with tandem "
+            "profile --slices");
 }
 
 TEST(CostsFromProfile, AddsSelectiveRecomputationToTheBackwardOnly) {

@@ -82,6 +82,23 @@ TEST(ProfileFile, ReadsBackWhatItWrites) {
   EXPECT_EQ(again.layers[0].selective_recompute, Duration{4});
 }
 
+TEST(ProfileFile, KeepsTheTimesOfSlices) {
+  Profile profile = parse_profile("p.json", kProfile);
+  profile.slices = {{.tokens = 1, .before = 0, .layers = profile.layers}};
+  profile.slices[0].layers[0].forward = Duration{7};
+  const Profile again = parse_profile("again.json", profile_text(profile));
+  ASSERT_EQ(again.slices.size(), 1U);
+  EXPECT_EQ(again.slices[0].tokens, 1);
+  EXPECT_EQ(again.slices[0].before, 0);
+  EXPECT_EQ(again.slices[0].layers[0].forward, Duration{7});
+  EXPECT_EQ(again.slices[0].layers[1].backward, profile.layers[1].backward);
+  profile.slices.push_back(profile.slices[0]);
+  EXPECT_THAT(
+      profile_error(profile_text(profile)),
+      HasSubstr("expected one entry for each number of tokens, and of those before, found a "
+                "second one; the first is entry 0"));
+}
+
 TEST(ProfileFile, BytesThatAreNoTextAreReplaced) {
   Profile profile = parse_profile("p.json", kProfile);
   profile.command = "cat \xFF";

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,6 +151,24 @@ TEST(SearchSpace, SaysWhatItDoesNotSearch) {
                   "delayed weights | 2bw | its weights are delayed by one, and only vanilla "
                   "ones were asked for"));
   for (const Shape& shape : space.shapes) EXPECT_EQ(shape.schedule->name, "1f1b");
+}
+
+TEST(SearchSpace, CutsSequencesAsTheProfileDoes) {
+  PlanRequest request = small_request(2, 8);
+  request.schedules = {"seq1f1b"};
+  const auto plan_of_first = [&] {
+    return plan_of(request, search_space(request).shapes.front(), 0);
+  };
+  EXPECT_EQ(plan_of_first().request.slices.count, 1) << "of whole sequences";
+  const std::int32_t tokens = request.model.sequence;
+  request.profile.slices = {{.tokens = tokens - 1, .before = 0, .layers = {}},
+                            {.tokens = 1, .before = tokens - 1, .layers = {}}};
+  EXPECT_EQ(plan_of_first().request.slices.lengths, (std::vector<std::int32_t>{tokens - 1, 1}));
+  EXPECT_THAT(describe(plan_of_first()), HasSubstr(fmt::format("slices of {},1", tokens - 1)));
+  request.profile.slices.pop_back();  // not the whole sequence
+  EXPECT_EQ(plan_of_first().request.slices.count, 1);
+  request.schedules = {"1f1b"};
+  EXPECT_EQ(plan_of_first().request.slices.count, 1);
 }
 
 TEST(SearchSpace, MoreStagesThanLayersAreOut) {

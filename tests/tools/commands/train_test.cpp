@@ -44,6 +44,23 @@ TEST_F(Train, RecomputesSelectivelyToTheSameBitsInLessMemory) {
   }
 }
 
+TEST_F(Train, TrainsSlicesAsTheyAreProfiledAndPlanned) {
+  write("model.json", kModel);
+  json_of("profile --model model.json --slices 2 --repetitions 1 --output sliced.json --json");
+  const std::string plan = "plan --devices 2 --global-batch 4 --schedule seq1f1b ";
+  json_of(plan + "--profile sliced.json --output plan.json --json");
+  const Json sequence = Json::parse(kModel)["sequence"];
+  const int half = sequence.get<int>() / 2;
+  EXPECT_EQ(Json::parse(read("plan.json"))["slices"], fmt::format("{},{}", half, half));
+  EXPECT_EQ(json_of("simulate plan.json --json")["config"]["schedule"], "seq1f1b");
+  const Json trained = json_of("train plan.json --steps 3 --json --verify");
+  for (const Json& device : trained["result"]["memory"]) EXPECT_EQ(device["equal"], true);
+  EXPECT_EQ(json_of("train plan.json --steps 3 --json --reference")["result"]["losses"],
+            trained["result"]["losses"]);
+  const Ran unmeasured = tandem("simulate plan.json --profile profile.json");
+  EXPECT_THAT(unmeasured.err, HasSubstr("the profile has no times of a slice"));
+}
+
 TEST_F(Train, TrainsAUserSchedule) {
   const std::string plan = "plan --profile profile.json --global-batch 4 --output own.json ";
   write("mine.schedule",
