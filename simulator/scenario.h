@@ -39,8 +39,8 @@ struct Scenario {
   std::optional<MemoryFigures> figures = {};                  // where `memory` is one of two
   std::optional<Table<DeviceId, Bytes>> capacity = {};        // of the devices; absent: no limit
   Reserve reserve = {};                                       // of it, which no plan may fill
-  // What a stage keeps of one microbatch, or slice, for curves, in bytes: `stash` where its slots are known,
-  // `held` where activations are freed as they are used. Where `memory` is there, one of them is.
+  // What a stage keeps of one microbatch (slice), for curves, in bytes: `stash` where its slots are
+  // known, `held` where activations are freed as they are used. Where `memory` is there, one is.
   std::optional<OfSlices<Bytes>> stash = {};
   std::optional<OfSlices<HeldActivation>> held = {};
   std::optional<ModelUse> use = {};             // of a model on a cluster

@@ -421,6 +421,7 @@ const std::vector<OtherMeaning>& names_options() {
       {"core/schedule/options.cpp", "", "the rows"},
       {"core/schedules/", "", "which schedule takes which"},
       {"core/notation/", "replicas", "which stage each replica is of"},
+      {"core/notation/", "slices", "how many make a microbatch"},
       {"core/import/megatron_arguments.cpp", "chunks", "an argument of Megatron-LM in our words"},
       {"core/files/cluster_file.cpp", "group", "of devices"},
       {"core/files/profile_file.cpp", "slices", "which layers were measured on"},
@@ -431,6 +432,8 @@ const std::vector<OtherMeaning>& names_options() {
       {"tools/commands/plan.cpp", "", "what the planner searches"},
       {"tools/commands/profile.cpp", "slices", "which layers are measured on"},
       {"tools/commands/schedule.cpp", "group", "a key of an op"},
+      {"tools/commands/schedule.cpp", "slices", "a key of results"},
+      {"tools/commands/trace.cpp", "slices", "of a trace"},
       {"tools/print/replay_report.cpp", "replicas", "of a recording"},
       {"tools/print/simulation_report.cpp", "orders", "a key of results"},
   };

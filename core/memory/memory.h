@@ -37,8 +37,8 @@ enum class SlotKind : std::uint8_t {
   hosted_stash,     // the same on the partner of the stage's device: evict … load
   corrected_weights,  // a version as backwards read it, corrected; slot of version v: v mod count
   context_gradient,   // of the keys and values of a whole microbatch whose sequences are sliced:
-                      // the backward of each slice adds what it owes those before it; last slice's
-                      // input gradient op … first slice's. A use a microbatch, in the order of the first
+                      // the backward of a slice adds what it owes those before it; last slice's
+                      // input gradient op … first slice's, in the order in which these begin
 };
 inline constexpr std::size_t kSlotKinds = 11;
 /// "weights", "input_gradient".

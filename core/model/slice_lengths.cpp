@@ -8,7 +8,6 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/text/count_text.h"
 
 namespace tandem {
 
@@ -74,12 +73,12 @@ std::vector<std::int32_t> slice_lengths(const Slicing& slicing, const ModelSpec&
                                           : lengths_by_work(model, slicing.count, multiple);
   const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   if (sum != model.sequence) {
-    throw InputError(fmt::format("slices of {}: a sequence of model {} has {}",
-                                 counted(sum, "token"), model.name, model.sequence));
+    throw InputError(fmt::format("slices of {} tokens: a sequence of model {} has {}", sum,
+                                 model.name, model.sequence));
   }
   if (std::ranges::all_of(lengths, [](std::int32_t tokens) { return tokens > 0; })) return lengths;
-  throw InputError(fmt::format("{} slices: a sequence of model {} has {}{}", lengths.size(),
-                               model.name, counted(model.sequence, "token"),
+  throw InputError(fmt::format("{} slices: a sequence of model {} has {} tokens{}", lengths.size(),
+                               model.name, model.sequence,
                                multiple > 1 ? fmt::format(", {} to each device", multiple) : ""));
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/schedule/options.h"
 #include "core/schedule/passes.h"
 #include "core/schedule/refusals.h"
 
@@ -132,8 +133,7 @@ std::size_t stage_count(const ScheduleTraits& traits, const ScheduleRequest& req
 std::optional<std::string> reason_against(const ScheduleTraits& traits,
                                           const ScheduleRequest& request) {
   if (auto reason = bad_size(traits, request)) return reason;
-  if (request.slices.count > 1 &&
-      std::ranges::find(traits.options, "slices") == traits.options.end())
+  if (request.slices.count > 1 && !option_of(traits, &ScheduleRequest::slices))
     return fmt::format("schedule {} does not cut sequences into slices", traits.name);
   if (auto reason = bad_cap(traits, request)) return reason;
   if (auto reason = bad_costs(traits, request)) return reason;

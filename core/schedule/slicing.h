@@ -11,7 +11,7 @@
 namespace tandem {
 
 /// How each sequence of a microbatch is cut. Only how many slices there are is known without a
-/// model: slice_lengths() (core/model/slice_lengths.h) gives the lengths for one.
+/// model: slice_lengths() gives the lengths for one.
 struct Slicing {
   enum class Kind : std::uint8_t {
     equal,    // as many tokens each; the first ones get one more where they don't divide

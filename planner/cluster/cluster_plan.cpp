@@ -32,9 +32,11 @@ void check_size(const Plan& plan) {
   }
   if (plan.request.devices > kMostDepth ||
       static_cast<std::int64_t>(stages) * plan.request.units() > kMostCells) {
+    const std::int32_t slices = plan.request.slices.count;
     throw InputError(fmt::format(
-        "{} {} on {} stages of {} devices: expected a product of at most {}, and {} devices",
-        plan.request.units(), plan.request.slices.count == 1 ? "microbatches" : "slices", stages,
+        "{} microbatches{} on {} stages of {} devices: expected a product of at most {}, and {} "
+        "devices",
+        plan.request.microbatches, slices == 1 ? "" : fmt::format(" of {} slices", slices), stages,
         plan.request.devices, kMostCells, kMostDepth));
   }
 }

@@ -42,7 +42,7 @@ std::vector<FitStep> plainer_schedule(const Plan& plan) {
 
 /// The row that cuts sequences and is `traits` where it doesn't, or this itself; null: none.
 const ScheduleTraits* sliced(const ScheduleTraits& traits) {
-  if (takes(traits, "slices")) return &traits;
+  if (option_of(traits, &ScheduleRequest::slices) != nullptr) return &traits;
   const auto rows = schedules();
   const auto row = std::ranges::find(rows, traits.name, &ScheduleTraits::whole);
   return row == rows.end() ? nullptr : &*row;

@@ -70,10 +70,12 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
            fmt::format("expected at most {} stages, found {}", kMostDepth, plan.request.devices));
   }
   if (static_cast<std::int64_t>(plan.stages.size()) * plan.request.units() > kMostCells) {
+    const std::int32_t slices = plan.request.slices.count;
     reject(path, "/microbatches",
-           fmt::format("{} {} on {} stages: expected a product of at most {}", plan.request.units(),
-                       plan.request.slices.count == 1 ? "microbatches" : "slices",
-                       plan.stages.size(), kMostCells));
+           fmt::format("{} microbatches{} on {} stages: expected a product of at most {}",
+                       plan.request.microbatches,
+                       slices == 1 ? "" : fmt::format(" of {} slices", slices), plan.stages.size(),
+                       kMostCells));
   }
   try {
     if (plan.user_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));

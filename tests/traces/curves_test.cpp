@@ -46,7 +46,8 @@ TEST(Curves, HoldAStashFromRecomputationOnly) {
   const Program program =
       on_one_device(2, {op(forward, 0), op(forward, 1), op(recompute, 0), op(backward, 0),
                         op(recompute, 1), op(backward, 1), op(update, 1, 2)});
-  const Curves curves = curves_of(program, tiny_timeline(program, 1, kUnitCosts), {100});
+  const Curves curves =
+      curves_of(program, tiny_timeline(program, 1, kUnitCosts), Table<ReplicaId, Bytes>{100});
   EXPECT_THAT(curves.activation_bytes[DeviceId{0}],
               ElementsAre(Step{0ms, 0}, Step{2ms, 100}, Step{8ms, 0}));
   EXPECT_EQ(peak(curves.in_flight[DeviceId{0}]), 2);

@@ -60,8 +60,8 @@ TEST(EvictionTrace, CountsAMoveOnce) {
 // Device 0 keeps two and has a third in turn; device 3 has one of its own and hosts two.
 TEST(EvictionTrace, DrawsAStashWhereItIs) {
   const Program program = evicting();
-  const Curves curves =
-      curves_of(program, tiny_timeline(program, 1, kEvictionCosts), {1000, 100, 10, 1});
+  const Curves curves = curves_of(program, tiny_timeline(program, 1, kEvictionCosts),
+                                  Table<ReplicaId, Bytes>{1000, 100, 10, 1});
   const auto peak = [](const Curve& curve) {
     return std::ranges::max_element(curve, {}, &Step::value)->value;
   };

@@ -33,12 +33,12 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::string_view kLegend =
-    "Bubble: idle time of a batch beyond m(F+B), with equal stages and no latency. Span: the "
-    "bubble, not counting a device's wait for its first op. Activations: peak of microbatches on "
-    "device d of p. F: forward, B: whole backward, I and W: its halves for the input and the "
-    "weights; each is the time of all stages that a device holds. m: microbatches of a batch; v: "
-    "chunks of a device; g: group. All take --width and --clip, and all but those with latest "
-    "weights --recompute.";
+    "Bubble: idle time of a batch beyond m(F+B), with equal stages, slices of equal times and no "
+    "latency. Span: the bubble, not counting a device's wait for its first op. Activations: peak "
+    "of microbatches on device d of p. F: forward, B: whole backward, I and W: its halves for the "
+    "input and the weights; each is the time of all stages that a device holds. m: microbatches of "
+    "a batch; v: chunks of a device; g: group; n: slices of a sequence. All take --width and "
+    "--clip, and all but those with latest weights --recompute.";
 
 int list_schedules(bool json) {
   if (!json) {

@@ -10,6 +10,7 @@
 
 #include "core/base/progress.h"
 #include "core/model/catalog.h"
+#include "core/schedule/options.h"
 #include "planner/cluster/cluster_plan.h"
 #include "planner/search/nearest_fits.h"
 
@@ -191,6 +192,42 @@ TEST(NearestClusterFits, TriesAsManyPlansOnAnyCluster) {
   listen_to_progress(nullptr);
   EXPECT_GT(count.steps, 10);
   EXPECT_LT(count.steps, 1000);
+}
+
+/// A sequence of which one alone, whole, is too much for any schedule, whatever it recomputes.
+TEST(NearestClusterFits, LongSequencesFitInSlicesAlone) {
+  const Cluster cluster(cluster_of_nodes("p4d.24xlarge"));
+  FitRequest request = request_of("mistral-7b", "1f1b", 1, 8, 1, 16);
+  request.plan.model.sequence = 131'072;
+  request.assumptions.format = NumberFormat::bf16;
+  request.assumptions.attention = AttentionKernel::flash;
+  int tried = 0;
+  for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::stage}) {
+    request.plan.request.recompute = recompute;
+    for (const ScheduleTraits& row : schedules()) {
+      FitRequest whole = request;
+      whole.plan.schedule = row.name;
+      fit_options(row, whole.plan.request);
+      const bool dear = row.orders_by_costs || row.replicas_per_stage > 1;
+      if (!row.whole.empty() || dear || reason_against(row, whole.plan.request)) continue;
+      EXPECT_FALSE(make(whole, cluster).fits()) << row.name << " " << name(recompute);
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 20);
+  request.plan.request.recompute = Recompute::full;
+  const std::vector<NearFit> found = nearest_fits(request, cluster);
+  const auto slices = std::ranges::find(found, std::vector{FitChange::slices}, &NearFit::changes);
+  ASSERT_NE(slices, found.end());
+  EXPECT_EQ(slices->request.plan.schedule, "seq1f1b");
+  EXPECT_EQ(slices->request.plan.request.slices.count, 4);
+  check_each(request, cluster, found);
+  request.plan.model.sequence = 2048;
+  request.plan.microbatch_size = 32;
+  request.plan.request.recompute = Recompute::none;
+  ASSERT_FALSE(make(request, cluster).fits());
+  for (const NearFit& one : nearest_fits(request, cluster))
+    EXPECT_FALSE(has(one, FitChange::slices));  // short ones would be slow
 }
 
 }  // namespace
