@@ -111,6 +111,10 @@ static std::optional<std::string> uneven_updates(const Schedule& schedule, Repli
   for (const Op& op : schedule.order[schedule.placement.device[replica]]) {
     if (op.replica != replica || !makes_version(op.kind)) continue;
     if (first == nullptr) first = &op;
+    if (op.span % schedule.slices != 0) {
+      return fmt::format("stage {} (device {}): the update U{} covers a part of a microbatch",
+                         index(replica), index(schedule.placement.device[replica]), op.microbatch);
+    }
     if (op.span == first->span) continue;
     return fmt::format(
         "stage {} (device {}): the update U{} covers {} of the batch's microbatches and U{} covers "
@@ -123,6 +127,8 @@ static std::optional<std::string> uneven_updates(const Schedule& schedule, Repli
 
 std::optional<std::string> reason_not_trained(const Schedule& schedule) {
   if (auto reason = not_a_chain(schedule.placement)) return reason;
+  if (schedule.slices > 1 && recomputes(schedule))
+    return "recomputation of stages forgets keys and values, which later slices read";
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     if (auto reason = uneven_updates(schedule, replica)) return reason;
   }

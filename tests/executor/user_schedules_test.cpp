@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/slice_lengths.h"
 #include "core/notation/notation.h"
 #include "core/schedule/user_schedule.h"
 #include "core/verify/verify.h"
@@ -85,6 +86,8 @@ TrainingCase training_of(const Schedule& schedule, const ScheduleRequest& reques
                   .heads = 1,
                   .sequence = 3};
   }
+  test.model.sequence = std::max(test.model.sequence, schedule.slices);
+  test.slices = slice_lengths({.count = schedule.slices}, test.model);
   if (request.global_norm) test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
   return test;
 }
