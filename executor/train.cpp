@@ -3,23 +3,11 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "core/base/check.h"
-#include "core/base/error.h"
 #include "executor/cpu/backend.h"
 #include "executor/run/training_run.h"
 
 namespace tandem {
-
-/// Kernels take whole sequences.
-static void check_whole_sequences(const Program& program) {
-  if (program.slices() == 1) return;
-  throw InputError(
-      fmt::format("schedule {} cuts sequences into {} slices: such a plan can be simulated, but "
-                  "not trained yet",
-                  program.schedule(), program.slices()));
-}
 
 namespace {
 
@@ -39,7 +27,6 @@ class CpuTrainer : public Trainer {
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup) {
   check_trainable(setup.stage.model);
-  check_whole_sequences(program);
   TANDEM_CHECK(setup.stage.storage == Storage::f32);
   using B = cpu::Backend<T>;
   // Waking a thread takes as long as a small op: where each device has a core, it looks for work

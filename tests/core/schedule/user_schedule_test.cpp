@@ -53,7 +53,8 @@ TEST(UserSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
       reason("# uneven  devices 1  microbatches 3\n0 | f0 b0 U0+1 f1 f2 b1 b2 U2+2\n"),
       "stage 0 (device 0): the update U0 covers 1 of the batch's microbatches and U2 covers 2: "
       "all updates of a stage must cover equally many");
-  EXPECT_EQ(reason("# parts  devices 1  microbatches 1  slices 2\n0 | f0 f1 b1 b0 U0+1 U1+1\n"),
+  EXPECT_EQ(reason("# parts  devices 1  microbatches 1  slices 2\n"
+                   "0 | f0 f1~1 b1~1 b0 U0+1 U1+1\n"),
             "stage 0 (device 0): the update U0 covers a part of a microbatch");
   EXPECT_EQ(reason("# whole  devices 1  microbatches 1  slices 2\n0 | f0 f1 b1 b0 U\n"), "");
 }
