@@ -12,6 +12,7 @@
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 #include "core/schedule/reading.h"
+#include "core/schedule/version_rule.h"
 
 namespace tandem {
 
@@ -64,7 +65,7 @@ struct CostKey {
   OpKind kind{};
   std::uint16_t width = 1;  // in reduce_gradient only: replicas of the whole pipeline; else 1
   std::uint16_t span = 1;   // in backward_weight only: microbatches done as one; else 1
-  bool overlapped = false;  // a member of a group (Op::group): its share of what that takes
+  bool overlapped = false;  // in a group (Op::group) of several kinds: its share of their time
   ReplicaId replica{};      // of a transfer: the sender's
   // Both are the replica's device, except for transfers: a transfer goes from source to target,
   // and a stash moves, there or back, between the replica's device and its partner.
@@ -90,9 +91,9 @@ struct ProgramParts {
   std::string schedule;
   std::int32_t microbatches = 1;
   Placement placement;
-  bool reads_newest = false;              // Schedule::reads_newest
-  Table<StageId, Reading> readings = {};  // Schedule::readings
-  std::vector<Instruction> instructions;  // one global topological order
+  VersionRule version_rule = VersionRule::same;  // Schedule::version_rule
+  Table<StageId, Reading> readings = {};         // Schedule::readings
+  std::vector<Instruction> instructions;         // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
   Table<LaneId, Lane> lanes;
@@ -111,8 +112,7 @@ class Program {
   const std::string& schedule() const { return parts_.schedule; }
   const Placement& placement() const { return parts_.placement; }
   std::int32_t microbatches() const { return parts_.microbatches; }
-  /// Forward and backward of a microbatch may read different versions, each the newest.
-  bool reads_newest() const { return parts_.reads_newest; }
+  VersionRule version_rule() const { return parts_.version_rule; }
 
   /// What the passes of a replica's stage read instead of the weights.
   Reading reading(ReplicaId replica) const {

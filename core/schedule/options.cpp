@@ -17,7 +17,7 @@ using Request = ScheduleRequest;
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
 constexpr std::int64_t kMostSearched = 1'000'000'000'000, kMostSeed = 9'000'000'000'000'000'000;
 
-const std::array<ScheduleOption, 17> kOptionRows{{
+const std::array<ScheduleOption, 18> kOptionRows{{
     // Flag, argument, help; member, key, least, most, times, otherwise; use.
     {{"width", "W", "replicas of the whole pipeline (default 1)"},
      {&Request::width, "width", 1, kMostCount},
@@ -54,6 +54,9 @@ const std::array<ScheduleOption, 17> kOptionRows{{
       "correct for the delays that the paper says, right for pipelines that do a forward and a "
       "backward of different microbatches in each tick; those of 1f1b are shorter"},
      {&Request::published_delays, "published_delays"},
+     {}},
+    {{"single-backwards", "", "backwards one by one, and not those of an update as one op"},
+     {&Request::single_backwards, "single_backwards"},
      {}},
     {{"activation-cap", "X",
       "microbatches whose activations a device may hold (default: any number; "

@@ -14,6 +14,7 @@
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 #include "core/schedule/recompute.h"
+#include "core/schedule/version_rule.h"
 
 namespace tandem {
 
@@ -28,9 +29,7 @@ struct Schedule {
   std::uint16_t width = 1;  // replicas of the whole pipeline: a price of reduce_gradient, no ops
   Placement placement;
   Table<DeviceId, std::vector<Op>> order;
-  /// Each forward and each backward reads the newest version that there is when it runs, as its
-  /// staleness says; else both read one version, that of the forward.
-  bool reads_newest = false;
+  VersionRule version_rule = VersionRule::same;
   /// Of each stage, what its passes read instead of the weights; empty: these.
   Table<StageId, Reading> readings = {};
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -78,6 +77,8 @@ struct ScheduleRequest {
   /// of a pipeline that does a forward and a backward of different microbatches in each tick. Those
   /// of 1F1B are (p − 1 − s)/m.
   bool published_delays = false;
+  /// timeprest: the backwards of a mini-batch are ops of their own, and not one.
+  bool single_backwards = false;
   std::uint16_t width = 1;  // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last stage share the token embedding
@@ -109,7 +110,8 @@ enum class WeightSemantics : std::uint8_t {
   vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
   delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
   stashed,         // each microbatch keeps the version its forward found (PipeDream)
-  latest,          // forward and backward each read the newest: a gradient by two versions (PACI)
+  latest,          // a backward reads the newest, whatever its forward read: a gradient by two
+                   // versions (PACI)
 };
 inline constexpr std::size_t kWeightSemantics = 4;
 /// "vanilla", "delayed by one", "stashed", "latest".
