@@ -80,8 +80,15 @@ struct ByNode {
   }
 };
 
+/// Ops of one device that are done as one (Op::group).
+struct Group {
+  NodeId first = kNone, last = kNone;
+  bool mixed = false;  // of several kinds
+};
+
 struct Body {
   std::vector<OpNode> ops;
+  std::vector<Group> groups;  // of each op, which may be both ends; empty: there are no groups
   // The first of each compute lane, and what is on none; ascending.
   std::vector<NodeId> starts;
   std::vector<Sum> sums;  // ascending by node
@@ -123,21 +130,10 @@ struct Body {
   }
   /// The ends of an op's group: itself where it stands alone.
   NodeId first_of_group(NodeId node) const {
-    while (same_group(node, ops[at(node)].before)) node = ops[at(node)].before;
-    return node;
+    return groups.empty() ? node : groups[at(node)].first;
   }
-  NodeId last_of_group(NodeId node) const {
-    if (ops[at(node)].op.group == 0) return node;
-    NodeId next = after_on_device(node);
-    while (same_group(node, next)) next = after_on_device(node = next);
-    return node;
-  }
-
- private:
-  bool same_group(NodeId node, NodeId neighbour) const {
-    const std::uint8_t group = ops[at(node)].op.group;
-    return group != 0 && neighbour != kNone && ops[at(neighbour)].op.group == group;
-  }
+  NodeId last_of_group(NodeId node) const { return groups.empty() ? node : groups[at(node)].last; }
+  bool is_mixed_group(NodeId node) const { return !groups.empty() && groups[at(node)].mixed; }
 };
 
 /// The ops of the schedule; no transfers and waits yet. Throws InputError when the schedule breaks

@@ -101,6 +101,25 @@ void check_group(const Schedule& schedule, const Op& before, const Op& op) {
          op.group, name(before.kind), before.microbatch, name(op.kind), op.microbatch);
 }
 
+/// Neighbours on a device with one Op::group.
+void find_groups(Body& body) {
+  const auto grouped = [](const OpNode& node) { return node.op.group != 0; };
+  if (std::ranges::none_of(body.ops, grouped)) return;
+  for (std::size_t i = 0; i < body.ops.size(); ++i) {
+    const auto self = static_cast<NodeId>(i);
+    const Op& op = body.ops[i].op;
+    const NodeId before = body.ops[i].before;
+    const bool joins =
+        op.group != 0 && before != kNone && body.ops[at(before)].op.group == op.group;
+    const NodeId first = joins ? body.groups[at(before)].first : self;
+    body.groups.push_back({.first = first, .last = self});
+    Group& whole = body.groups[at(first)];
+    whole.last = self;
+    whole.mixed = whole.mixed || op.kind != body.ops[at(first)].op.kind;
+  }
+  for (Group& group : body.groups) group = body.groups[at(group.first)];
+}
+
 }  // namespace
 
 const Sum& Body::sum(NodeId node) const {
@@ -151,6 +170,7 @@ Body ops_of(const Schedule& schedule) {
       body.sums.push_back({self, std::move(devices), std::move(replicas)});
     }
   }
+  find_groups(body);
   return body;
 }
 

@@ -42,7 +42,7 @@ class Assembly {
     parts_.microbatches = schedule_.microbatches;
     parts_.slices = schedule_.slices;
     parts_.placement = placement_;
-    parts_.reads_newest = schedule_.reads_newest;
+    parts_.version_rule = schedule_.version_rule;
     parts_.readings = schedule_.readings;
     parts_.instructions.reserve(size);
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
@@ -132,7 +132,7 @@ class Assembly {
     const Op& op = body_.ops[at(node)].op;
     if (op.group != 0 || (op.kind == OpKind::backward_weight && op.span > 1)) {
       CostKey key = key_of(op);
-      key.overlapped = body_.first_of_group(node) != body_.last_of_group(node);
+      key.overlapped = body_.is_mixed_group(node);
       return CostId{price(key)};
     }
     const std::size_t row = index(op.replica) * at(schedule_.slices) + at(slice_of(op));

@@ -144,7 +144,7 @@ struct Connector {
         const NodeId again = index_.recompute(own.replica, residue);
         wait_for(self, again != kNone ? again : index_.forward(own.replica, residue));
         wait_for(self, index_.load(own.replica, residue));
-        if (schedule_.reads_newest) wait_for_version(self);
+        if (mixes_versions(schedule_.version_rule)) wait_for_version(self);
         break;
       }
       case OpKind::backward_weight:

@@ -92,7 +92,8 @@ class Printer {
     if (schedule_.width != 1) text_ += fmt::format("  width {}", schedule_.width);
     default_staleness_ = common_staleness(schedule_.order.rows()).value_or(0);
     if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);
-    if (schedule_.reads_newest) text_ += "  reads newest";
+    if (schedule_.version_rule != VersionRule::same)
+      text_ += fmt::format("  reads {}", name(schedule_.version_rule));
     text_ += '\n';
     if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices)
       print_list("stages", placement_.device);

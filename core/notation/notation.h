@@ -11,7 +11,7 @@
 //   field    = "devices" N | "microbatches" N       both needed, before the lists
 //            | "width" N                            replicas of the pipeline; 1
 //            | "staleness" N                        of all ops that read weights (f r b i); 0
-//            | "reads" "newest"                     each forward and backward; both one version
+//            | "reads" ( "newest" | "vertical" )    VersionRule; both passes the same version
 //            | "readings" AHEAD ":" AHEAD ":" DELAY ":" KEPT [ ":shared" ] { … }
 //                                                   of each stage (Schedule::readings); none
 //            | "stages" DEVICE { DEVICE }           of each replica; one on each device, in order

@@ -157,9 +157,12 @@ class HeaderParser {
       staleness_ = static_cast<std::uint16_t>(in_.number(in_.next_word(), key, 0, kMost16));
     } else if (key == "reads") {
       const std::string_view what = in_.next_word();
-      if (what != "newest")
-        in_.fail(what.empty() ? key : what, "\"reads\" is followed by \"newest\"");
-      schedule_.reads_newest = true;
+      const auto rule = std::ranges::find(kVersionRules, what);
+      if (rule == kVersionRules.end()) {
+        in_.fail(what.empty() ? key : what,
+                 "\"reads\" is followed by \"newest\", \"vertical\" or \"same\"");
+      }
+      schedule_.version_rule = static_cast<VersionRule>(rule - kVersionRules.begin());
     } else {
       read_list(key);
     }

@@ -38,7 +38,7 @@ void check_readings(WordReader& in, const Schedule& schedule) {
     in.diagnose_whole_text(
         fmt::format("{} readings for {} stages", schedule.readings.size(), stages));
   const bool corrects = std::ranges::any_of(schedule.readings, &Reading::corrects);
-  if (corrects && !schedule.reads_newest)
+  if (corrects && !mixes_versions(schedule.version_rule))
     in.diagnose_whole_text(
         "readings correct weights, but a backward does not read the newest (reads newest)");
 }

@@ -12,6 +12,7 @@
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 #include "core/schedule/reading.h"
+#include "core/schedule/version_rule.h"
 
 namespace tandem {
 
@@ -64,7 +65,7 @@ struct CostKey {
   OpKind kind{};
   std::uint16_t width = 1;  // in reduce_gradient only: replicas of the whole pipeline; else 1
   std::uint16_t span = 1;   // in backward_weight only: microbatches done as one; else 1
-  bool overlapped = false;  // a member of a group (Op::group): its share of what that takes
+  bool overlapped = false;  // in a group (Op::group) of several kinds: its share of their time
   ReplicaId replica{};      // of a transfer: the sender's
   // Both are the replica's device, except for transfers: a transfer goes from source to target,
   // and a stash moves, there or back, between the replica's device and its partner.
@@ -93,9 +94,9 @@ struct ProgramParts {
   std::int32_t microbatches = 1;
   std::int32_t slices = 1;  // Schedule::slices
   Placement placement;
-  bool reads_newest = false;              // Schedule::reads_newest
-  Table<StageId, Reading> readings = {};  // Schedule::readings
-  std::vector<Instruction> instructions;  // one global topological order
+  VersionRule version_rule = VersionRule::same;  // Schedule::version_rule
+  Table<StageId, Reading> readings = {};         // Schedule::readings
+  std::vector<Instruction> instructions;         // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
   Table<LaneId, Lane> lanes;
@@ -119,8 +120,7 @@ class Program {
   std::int32_t slices() const { return parts_.slices; }
   /// Which of its microbatch's an op works on, from 0. REQUIRES: it is of one.
   std::int32_t slice_of(const Op& op) const { return op.microbatch % parts_.slices; }
-  /// Forward and backward of a microbatch may read different versions, each the newest.
-  bool reads_newest() const { return parts_.reads_newest; }
+  VersionRule version_rule() const { return parts_.version_rule; }
 
   /// What the passes of a replica's stage read instead of the weights.
   Reading reading(ReplicaId replica) const {

@@ -17,7 +17,7 @@ using Request = ScheduleRequest;
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
 constexpr std::int64_t kMostSearched = 1'000'000'000'000, kMostSeed = 9'000'000'000'000'000'000;
 
-const std::array<ScheduleOption, 18> kOptionRows{{
+const std::array<ScheduleOption, 19> kOptionRows{{
     // Flag, argument, help; member, key, least, most, times, otherwise; use.
     {{"width", "W", "replicas of the whole pipeline (default 1)"},
      {&Request::width, "width", 1, kMostCount},
@@ -61,6 +61,9 @@ const std::array<ScheduleOption, 18> kOptionRows{{
       "each; by-time, as many and as long as is fastest for the model; or the tokens of each, such "
       "as 512,256,256 (default 1: not cut)"},
      {&Request::slices, "slices"},
+     {}},
+    {{"single-backwards", "", "backwards one by one, and not those of an update as one op"},
+     {&Request::single_backwards, "single_backwards"},
      {}},
     {{"activation-cap", "X",
       "microbatches whose activations a device may hold (default: any number; "

@@ -15,6 +15,7 @@
 #include "core/schedule/reading.h"
 #include "core/schedule/recompute.h"
 #include "core/schedule/slicing.h"
+#include "core/schedule/version_rule.h"
 
 namespace tandem {
 
@@ -31,9 +32,7 @@ struct Schedule {
   std::int32_t slices = 1;  // n, of each microbatch: it divides `microbatches`
   Placement placement;
   Table<DeviceId, std::vector<Op>> order;
-  /// Each forward and each backward reads the newest version that there is when it runs, as its
-  /// staleness says; else both read one version, that of the forward.
-  bool reads_newest = false;
+  VersionRule version_rule = VersionRule::same;
   /// Of each stage, what its passes read instead of the weights; empty: these.
   Table<StageId, Reading> readings = {};
   /// Of a batch, as data counts them: whole.
@@ -83,7 +82,9 @@ struct ScheduleRequest {
   /// of a pipeline that does a forward and a backward of different microbatches in each tick. Those
   /// of 1F1B are (p − 1 − s)/m.
   bool published_delays = false;
-  Slicing slices = {};      // of each sequence
+  Slicing slices = {};  // of each sequence
+  /// timeprest: the backwards of a mini-batch are ops of their own, and not one.
+  bool single_backwards = false;
   std::uint16_t width = 1;  // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last stage share the token embedding
@@ -117,7 +118,8 @@ enum class WeightSemantics : std::uint8_t {
   vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
   delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
   stashed,         // each microbatch keeps the version its forward found (PipeDream)
-  latest,          // forward and backward each read the newest: a gradient by two versions (PACI)
+  latest,          // a backward reads the newest, whatever its forward read: a gradient by two
+                   // versions (PACI)
 };
 inline constexpr std::size_t kWeightSemantics = 4;
 /// "vanilla", "delayed by one", "stashed", "latest".

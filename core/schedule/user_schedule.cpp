@@ -53,7 +53,7 @@ void validate(Schedule& schedule, const ScheduleRequest& request) {
 bool recomputes(const Schedule& schedule) { return has_kind(schedule, repeats); }
 
 Schedule completed(Schedule schedule, const ScheduleRequest& request) {
-  if (schedule.reads_newest) {
+  if (mixes_versions(schedule.version_rule)) {
     const WeightUse use{WeightSemantics::latest, false};
     if (const auto reason = refused(fmt::format("\"{}\"", schedule.name), use, request))
       throw InputError(*reason);
@@ -80,7 +80,7 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
 }
 
 WeightSemantics weight_semantics(const Schedule& schedule) {
-  if (schedule.reads_newest) return WeightSemantics::latest;
+  if (mixes_versions(schedule.version_rule)) return WeightSemantics::latest;
   const auto older_than = [](std::int32_t staleness) {
     return [staleness](const Op& op) { return reads_weights(op.kind) && op.staleness > staleness; };
   };

@@ -126,6 +126,16 @@ Rows endless_rows() {
         .options = {"correction-decay", "published-delays"},
         .updates_together = false,
         .make = make_pipemare}},
+      {{"timeprest",
+        "m forwards, then all their backwards as one: forwards read what stage 0 has, backwards "
+        "the newest",
+        "TiMePReSt, arXiv 2410.14312"},
+       {"0 in steady state, F = mB", "2(p-1-d)+m; 1+ceil(2(p-1)/m) weights", "m >= max(2, p-1)"},
+       {.weights = WeightSemantics::latest,
+        .options = {"single-backwards"},
+        .updates_together = false,
+        .reject = reject_timeprest,
+        .make = make_timeprest}},
   };
 }
 

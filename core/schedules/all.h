@@ -75,6 +75,9 @@ Schedule make_spectrain_v2(const ScheduleRequest& request);
 Schedule make_pipeoptim(const ScheduleRequest& request);
 Schedule make_xpipe(const ScheduleRequest& request);
 
+std::optional<std::string> reject_timeprest(const ScheduleRequest& request);
+Schedule make_timeprest(const ScheduleRequest& request);
+
 std::optional<std::string> reject_double_buffered(const ScheduleRequest& request);
 Schedule make_double_buffered(const ScheduleRequest& request);
 

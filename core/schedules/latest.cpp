@@ -21,7 +21,7 @@ static std::uint16_t forward_staleness(std::int32_t k, std::int32_t ahead, std::
 
 Schedule make_latest(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule(request, linear_placement(request.devices));
-  schedule.reads_newest = true;
+  schedule.version_rule = VersionRule::newest;
   const std::int32_t m = request.microbatches;
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
@@ -86,7 +86,7 @@ Schedule make_spectrain_v2(const ScheduleRequest& request) {
     const double horizon = updates_in(request, ahead_of(request, stage));
     return Reading{.forward_horizon = horizon, .backward_horizon = horizon};
   });
-  schedule.reads_newest = false;
+  schedule.version_rule = VersionRule::same;
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     for (Op& op : schedule.order[schedule.placement.device[replica]]) {
       if (op.kind != OpKind::backward) continue;

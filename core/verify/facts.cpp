@@ -84,7 +84,11 @@ void Facts::read_groups(Report& report) {
       groups_[id].first = groups_[before].first;
     }
   }
-  for (const InstructionId id : program_.order()) groups_[groups_[id].first].last = id;
+  for (const InstructionId id : program_.order()) {
+    const InstructionId first = groups_[id].first;
+    groups_[first].last = id;
+    if (program_[id].op.kind != program_[first].op.kind) groups_[first].mixed = true;
+  }
   for (Group& group : groups_) group.last = groups_[group.first].last;
 }
 

@@ -73,6 +73,8 @@ class Facts {
   /// alone.
   InstructionId first_of_group(InstructionId id) const { return groups_[id].first; }
   InstructionId last_of_group(InstructionId id) const { return groups_[id].last; }
+  /// Whether ops of several kinds are one with it, itself too.
+  bool in_mixed_group(InstructionId id) const { return groups_[groups_[id].first].mixed; }
 
   const std::vector<Link>& links() const { return links_; }
 
@@ -99,6 +101,7 @@ class Facts {
  private:
   struct Group {
     InstructionId first{}, last{};
+    bool mixed = false;  // of several kinds; known of the first
   };
 
   void read_placement();

@@ -25,8 +25,7 @@ void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const bool width =
       op.kind == OpKind::reduce_gradient ? key.width == facts.width() : key.width == 1;
   const bool span = key.span == (op.kind == OpKind::backward_weight ? op.span : 1);
-  const bool grouped = facts.first_of_group(id) != facts.last_of_group(id);
-  const bool overlapped = key.overlapped == grouped;
+  const bool overlapped = key.overlapped == facts.in_mixed_group(id);
   const bool same = key.kind == op.kind && key.replica == op.replica;
   const bool of_one = is_compute(op.kind) || is_transfer(op.kind);
   const bool slice = key.slice == (of_one ? program.slice_of(op) : 0);

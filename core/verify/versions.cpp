@@ -34,7 +34,7 @@ class Versions : public Checker {
     if (!exists(id)) return;  // reported as missing
     const Op& op = program_[id].op;
     const bool differs = exists(forward) && op.staleness != program_[forward].op.staleness;
-    if (differs && !program_.reads_newest()) {
+    if (differs && !mixes_versions(program_.version_rule())) {
       report_.add(ViolationKind::wrong_version, id,
                   "{}: microbatch {} uses weights {} updates old, its forward {}",
                   at_instruction(program_, id), r, op.staleness, program_[forward].op.staleness);
@@ -44,10 +44,42 @@ class Versions : public Checker {
     const Reader reader{id, op.replica, r, op.staleness, covering, slot_of(op)};
     check_made(reader);
     check_kept(reader);
-    if (!program_.reads_newest()) return;
-    const bool shared =
-        program_.reading(op.replica).shares_prediction && op.kind == OpKind::forward;
+    check_rule(op, reader);
+  }
+
+  void check_rule(const Op& op, const Reader& reader) {
+    if (!mixes_versions(program_.version_rule())) return;
+    const bool forward = op.kind == OpKind::forward;
+    if (forward && program_.version_rule() == VersionRule::vertical &&
+        facts_.stage(op.replica) != StageId{})
+      return check_entered(reader);
+    const bool shared = forward && program_.reading(op.replica).shares_prediction;
     shared ? check_shared(op, reader) : check_newest(reader);
+  }
+
+  /// A forward reads what its microbatch's forward on stage 0 read.
+  void check_entered(const Reader& reader) {
+    const InstructionId entry = facts_.find(Work::forward, StageId{}, reader.residue);
+    if (!exists(entry)) return;  // reported as missing
+    const Op& first = program_[entry].op;
+    const std::int32_t covering = facts_.update_covering(first.replica, reader.residue);
+    if (covering < 0) return;  // reported as a missing update
+    const std::size_t updates = facts_.updates(reader.replica).size(),
+                      of_first = facts_.updates(first.replica).size();
+    if (updates != of_first) {
+      report_.add(ViolationKind::wrong_version, reader.id,
+                  "{}: microbatch {} can't use the version with which it entered the first stage, "
+                  "which updates {} times a batch, this one {} times",
+                  at_instruction(program_, reader.id), reader.residue, of_first, updates);
+      return;
+    }
+    const std::int64_t after = reader.covering - reader.staleness - (covering - first.staleness);
+    if (after == 0) return;
+    report_.add(ViolationKind::wrong_version, reader.id,
+                "{}: microbatch {} uses weights {} updates {} than those with which it entered the "
+                "first stage",
+                at_instruction(program_, reader.id), reader.residue, std::abs(after),
+                after > 0 ? "newer" : "older");
   }
 
   /// The plane of a version that an op reads.

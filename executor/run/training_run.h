@@ -123,7 +123,7 @@ class TrainingRun {
           .id = replica,
           .device = device,
           .layers = setup_.layers[index(placement.stage[replica])],
-          .reads_newest = program_.reads_newest(),
+          .mixes_versions = mixes_versions(program_.version_rule()),
           .reading = program_.reading(replica),
           .first_tensor = first_tensors_[placement.stage[replica]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,

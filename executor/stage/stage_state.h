@@ -64,7 +64,7 @@ struct StagePlace {
   ReplicaId id{};
   DeviceId device{};  // within the pipeline
   LayerRange layers;
-  bool reads_newest = false;     // Schedule::reads_newest
+  bool mixes_versions = false;   // Schedule::version_rule
   Reading reading = {};          // instead of weights
   std::size_t first_tensor = 0;  // which of the model's tensors its first one is
   double loss_scale = 1.0;
@@ -195,12 +195,12 @@ class StageState {
   }
 
   /// A microbatch in flight keeps the version that its forward found until its backward ends; where
-  /// each op reads the newest, it keeps none.
+  /// the backward reads another, it keeps none.
   void begin_reading(std::int64_t version) {
-    if (!place.reads_newest) ++readers(version);
+    if (!place.mixes_versions) ++readers(version);
   }
   void end_reading(std::int64_t version) {
-    if (!place.reads_newest) --readers(version);
+    if (!place.mixes_versions) --readers(version);
   }
   /// The slot of a version that is about to be made. Throws DeviceError when what it held has
   /// readers left.

@@ -257,6 +257,12 @@ SearchSpace search_space(const PlanRequest& request) {
     else
       space.shapes.push_back(std::move(shape));
   };
+  const auto add_ways = [&](Shape shape) {
+    add(shape);
+    shape.single_backwards = true;
+    if (option_of(*shape.schedule, &ScheduleRequest::single_backwards) != nullptr)
+      add(std::move(shape));
+  };
   for (const ScheduleTraits* row : rows) {
     for (std::uint16_t depth = 1; depth <= most; ++depth) {
       if (row->only_devices != 0 && row->only_devices != depth) continue;
@@ -264,12 +270,12 @@ SearchSpace search_space(const PlanRequest& request) {
         for (const std::uint16_t chunks : chunk_counts(request, *row, depth)) {
           for (const std::int32_t size : sizes) {
             for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-              add({.schedule = row,
-                   .depth = depth,
-                   .width = width,
-                   .chunks = chunks,
-                   .microbatch_size = size,
-                   .recompute = recompute});
+              add_ways({.schedule = row,
+                        .depth = depth,
+                        .width = width,
+                        .chunks = chunks,
+                        .microbatch_size = size,
+                        .recompute = recompute});
             }
           }
         }
@@ -301,6 +307,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
   plan.request.microbatches = shape.microbatches;
   plan.request.extra_in_flight = extra_in_flight;
   plan.request.recompute = shape.recompute;
+  plan.request.single_backwards = shape.single_backwards;
   plan.optimizer = request.optimizer;
   return plan;
 }
@@ -317,6 +324,7 @@ std::string describe(const Plan& plan) {
     text += fmt::format(", recompute {}", name(plan.request.recompute));
   if (plan.request.extra_in_flight > 0)
     text += fmt::format(", {} extra in flight", plan.request.extra_in_flight);
+  if (plan.request.single_backwards) text += ", single backwards";
   return text;
 }
 

@@ -54,6 +54,7 @@ struct Shape {
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;
   Recompute recompute = Recompute::none;
+  bool single_backwards = false;
   std::vector<std::int32_t> extras{0};  // microbatches in flight beyond the minimum; ascending
 };
 

@@ -119,7 +119,7 @@ class Blocking {
       const std::uint8_t unit = std::exchange(device.unit, op.group);
       if (op.group != 0 && op.group == unit) return {};
       waits = std::exchange(device.moved[index(op.kind)], {});
-      if (op.group != 0) device.moved = {};
+      if (key.overlapped) device.moved = {};  // its other kinds wait with this one
     }
     return waits;
   }

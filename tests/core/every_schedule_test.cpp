@@ -81,14 +81,21 @@ TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHasOrTheNewest
       } else if (version) {
         EXPECT_LE(*version, newest[op.replica]) << wanted.name();
         const bool shares = program.reading(op.replica).shares_prediction;
-        if (program.reads_newest() && shares && op.kind == OpKind::forward) {
+        if (mixes_versions(program.version_rule()) && shares && op.kind == OpKind::forward) {
           // All of an update read what its first one found.
           const std::int64_t update = instance.microbatch / program.microbatches();
           const auto [first, is_first] = shared.try_emplace({op.replica, update}, *version);
           EXPECT_EQ(*version, is_first ? newest[op.replica] : first->second) << wanted.name();
           continue;
         }
-        if (program.reads_newest()) {
+        if (program.version_rule() == VersionRule::vertical && op.kind == OpKind::forward) {
+          const auto [entry, enters] =
+              shared.try_emplace({ReplicaId{}, instance.microbatch}, newest[ReplicaId{}]);
+          EXPECT_EQ(enters, index(op.replica) == 0) << wanted.name();
+          EXPECT_EQ(*version, entry->second) << wanted.name();
+          continue;
+        }
+        if (mixes_versions(program.version_rule())) {
           EXPECT_EQ(*version, newest[op.replica]) << wanted.name();
           continue;
         }
@@ -154,6 +161,13 @@ TEST(PublishedOrder, Of2BWAlternatesAndNeverDrains) {
 TEST(PublishedOrder, OfPaciIsThatOf2BW) {
   EXPECT_EQ(lines_of(pipeline("paci", 4, 4)), lines_of(pipeline("2bw", 4, 4)));
   EXPECT_THAT(lines_of(pipeline("paci", 4, 1)), ElementsAre("f3 b0", "f2 b0", "f1 b0", "f0 b0"));
+}
+
+TEST(PublishedOrder, OfTimeprestBringsAMiniBatchBackAtOnce) {
+  EXPECT_THAT(lines_of(pipeline("timeprest", 3, 2)),
+              ElementsAre("f4 f5 b0 b1", "f2 f3 b0 b1", "f0 f1 b0 b1"));
+  EXPECT_THAT(lines_of(pipeline("timeprest", 2, 3)),
+              ElementsAre("f2 f3 f4 b0 b1 b2", "f0 f1 f2 b0 b1 b2"));
 }
 
 TEST(PublishedOrder, OfModelParallelismHasOneMicrobatchInFlight) {
@@ -225,6 +239,26 @@ TEST(Versions, OfPaciAreTheNewestForwardsAndBackwards) {
         if (!reads_weights(op.kind)) continue;
         const std::int64_t ahead = p - 1 - static_cast<std::int64_t>(index(op.replica));
         const std::int64_t k = instance.microbatch;
+        EXPECT_EQ(versions(instance),
+                  op.kind == OpKind::forward ? std::max<std::int64_t>(k - ahead, 0) / m : k / m)
+            << "p " << p << " m " << m << " k " << k;
+      }
+    }
+  }
+}
+
+TEST(Versions, OfTimeprestAreThoseOfTheFirstStageAndForBackwardsTheNewest) {
+  // The first stage runs the forward of microbatch k, from 0, 2(p − 1) backwards ahead.
+  for (const auto& [p, m] : {std::pair{1, 2}, {2, 2}, {3, 2}, {4, 3}, {4, 4}, {5, 4}, {3, 8}}) {
+    for (const bool single : {false, true}) {
+      Pipeline wanted = pipeline("timeprest", p, m);
+      wanted.request.single_backwards = single;
+      const Program program = program_of(wanted);
+      const WeightVersions versions(program);
+      for (const Instance& instance : instances_of_run(program, 6)) {
+        const Op& op = program[instance.id].op;
+        if (!reads_weights(op.kind)) continue;
+        const std::int64_t k = instance.microbatch, ahead = 2 * (p - 1);
         EXPECT_EQ(versions(instance),
                   op.kind == OpKind::forward ? std::max<std::int64_t>(k - ahead, 0) / m : k / m)
             << "p " << p << " m " << m << " k " << k;

@@ -285,6 +285,30 @@ TEST(ExactArithmetic, PaciFollowsItsRule) {
   }
 }
 
+/// TiMePReSt: on every stage a forward reads what there is on the first one, which runs it
+/// 2(p − 1) backwards ahead; a backward reads the newest.
+Rule vertical(std::int64_t m, std::size_t stages) {
+  const auto ahead = static_cast<std::int64_t>(2 * (stages - 1));
+  return {[=](std::int64_t k, std::size_t) { return std::max<std::int64_t>(k - ahead, 0) / m; },
+          [=](std::int64_t k, std::size_t) { return k / m; }};
+}
+
+TEST(ExactArithmetic, TimeprestFollowsItsRule) {
+  for (TrainingCase test : cases_of("timeprest")) {
+    if (test.microbatches == 1) continue;
+    test.devices = std::min<std::uint16_t>(test.devices, 3);
+    const std::vector<LayerRange> stages = stages_of(test);
+    for (const bool single : {false, true}) {
+      test.single_backwards = single;
+      const Rule right = vertical(2, stages.size()), stash{right.forward, right.forward};
+      expect_rule(test, right, true);
+      expect_rule(test, newest(2, stages), false);
+      expect_rule(test, stash, false);
+      expect_rule(test, delayed(2, 0), false);
+    }
+  }
+}
+
 /// A rule whose backwards correct what is newest, on stages that hold these layers.
 Rule corrected(std::int64_t m, const std::vector<LayerRange>& stages,
                const std::vector<Rational>& delays, const std::vector<Rational>& kept) {
@@ -455,6 +479,19 @@ TEST(GoldenTrajectories, OfThreeStagesThatPredict) {
   // A wrong horizon, and one against time.
   EXPECT_NE(written(trajectory(newest(1, stages), {3, 2, 1}, none), 2), written(pipeoptim, 2));
   EXPECT_NE(written(trajectory(newest(1, stages), {-2, -1, 0}, none), 1), written(pipeoptim, 1));
+}
+
+TEST(GoldenTrajectories, OfThreeStagesThatReadVertically) {
+  Task task = scalars(3, {2});
+  task.microbatches = 2;
+  const Rule rule = vertical(2, 3);
+  const auto timeprest = by_rationals(task, rule);
+  EXPECT_EQ(written(timeprest, 0), (Numbers{"5/4", "105/64", "285/128"}));
+  EXPECT_EQ(written(timeprest, 1), (Numbers{"5/4", "25/16", "31/16"}));
+  EXPECT_EQ(written(timeprest, 2), (Numbers{"5/4", "3/2", "7/4"}));
+  const auto kept = by_rationals(task, {rule.forward, rule.forward});
+  for (const std::size_t layer : {0u, 1u, 2u})
+    EXPECT_EQ(written(kept, layer), (Numbers{"5/4", "3/2", "7/4"}));
 }
 
 TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {

@@ -404,6 +404,21 @@ TEST(Semantics, OfLatestWeightsDependOnWhatEachOpReads) {
   EXPECT_NE(testing::reference_trace<float>(test, fresh).weights, right.weights);
 }
 
+// A forward that read its own stage's newest, or a backward its forward's, would not pass.
+TEST(Semantics, OfVerticallyReadWeightsDependOnWhatEachOpReads) {
+  TrainingCase test = TrainingCase::on("timeprest", 3);
+  test.microbatches = 2;
+  const auto right = by_reference<float>(test, WeightSemantics::latest);
+  const ReferenceConfig config = testing::reference_config(test, WeightSemantics::latest);
+  ReferenceConfig kept = config, fresh = config;
+  for (ReferenceStage& stage : kept.stages) stage.backward_staleness = stage.staleness;
+  for (std::int32_t& staleness : fresh.stages.back().staleness) staleness = 0;
+  EXPECT_NE(testing::reference_trace<float>(test, kept).weights, right.weights);
+  EXPECT_NE(testing::reference_trace<float>(test, fresh).weights, right.weights);
+  test.single_backwards = true;
+  expect_equal(by_executor<float>(test), right);
+}
+
 /// PipeMare on four stages, with delays above one.
 TrainingCase corrected_case() {
   TrainingCase test = TrainingCase::on("pipemare", 4);
@@ -446,8 +461,12 @@ TEST(Semantics, HoldForRatesThatAreDividedByDelays) {
 
 // Stopping to look changes nothing: the versions in flight are kept.
 TEST(Semantics, HoldThroughPauses) {
-  for (const auto& [schedule, microbatches] :
-       {std::pair{"1f1b", 4}, {"2bw", 4}, {"paci", 1}, {"paci", 2}, {"pipemare", 1}}) {
+  for (const auto& [schedule, microbatches] : {std::pair{"1f1b", 4},
+                                               {"2bw", 4},
+                                               {"paci", 1},
+                                               {"paci", 2},
+                                               {"pipemare", 1},
+                                               {"timeprest", 2}}) {
     TrainingCase test = TrainingCase::on(schedule, 3);
     test.microbatches = microbatches;
     test.batches = 5;

@@ -17,6 +17,7 @@
 #include "simulator/simulate.h"
 #include "tests/simulator/published.h"
 #include "tests/support/golden.h"
+#include "tests/support/unrolled.h"
 
 namespace tandem::testing {
 namespace {
@@ -366,6 +367,72 @@ TEST(GlobalNorm, CostsFlushedSchedulesItsOwnTimeAndNoMore) {
       costs.norm = 5;
       EXPECT_EQ(period(normed(wanted), costs), without + 5) << wanted.name();
     }
+  }
+}
+
+// ---- TiMePReSt ----
+
+/// Microbatch and slot of each backward (−1 − mini-batch) and forward of each device, where a
+/// device does a backward as soon as it can, and else a forward; either takes a slot.
+std::vector<std::vector<std::pair<int, int>>> backward_first(int p, int m, int slots) {
+  std::vector<std::vector<std::pair<int, int>>> grid(static_cast<std::size_t>(p));
+  std::vector<int> forwards(grid.size(), 0), backwards(grid.size(), 0);  // before this slot
+  for (int slot = 0; slot < slots; ++slot) {
+    const std::vector<int> f = forwards, b = backwards;
+    for (std::size_t s = 0; s < grid.size(); ++s) {
+      const bool last = s + 1 == grid.size();
+      if (last ? f[s] >= (b[s] + 1) * m : b[s + 1] > b[s]) {
+        grid[s].emplace_back(-1 - backwards[s]++, slot);
+      } else if (s == 0 || f[s - 1] > f[s]) {
+        grid[s].emplace_back(forwards[s]++, slot);
+      }
+    }
+  }
+  return grid;
+}
+
+// Among them two of the published grids, (4, 4) and (3, 2); the others need fewer microbatches than
+// are served.
+TEST(Timeprest, IsBackwardFirstInEqualSlots) {
+  int shapes = 0;
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = std::max(2, p - 1); m <= 7; ++m, ++shapes) {
+      SCOPED_TRACE(fmt::format("p {} m {}", p, m));
+      const PlainCosts costs{.forward = m, .backward = 1};
+      const Pipeline wanted = pipeline("timeprest", p, m);
+      EXPECT_EQ(period(wanted, costs), m * (m + 1));
+      const int batches = 6, slots = m * batches;  // then a finite run's forwards end
+      const Program program = program_of(wanted);
+      std::vector<std::vector<std::pair<int, int>>> grid(static_cast<std::size_t>(p));
+      for (const Span& span : longest_path(program, plain_costs(program, costs), batches)) {
+        const Op& op = program[span.instruction].op;
+        const int k = static_cast<int>(span.body) * m + op.microbatch;
+        const int slot = static_cast<int>(span.start.count()) / m;
+        const bool forward = op.kind == OpKind::forward;
+        const bool counts = forward || (op.kind == OpKind::backward && k % m == 0);
+        if (!counts || slot >= slots) continue;
+        EXPECT_EQ(span.start.count() % m, 0);
+        grid[index(op.replica)].emplace_back(forward ? k : -1 - k / m, slot);
+      }
+      EXPECT_EQ(grid, backward_first(p, m, slots));
+    }
+  }
+  EXPECT_EQ(shapes, 33);
+}
+
+TEST(Timeprest, StallsWhereTheBackwardOfAMiniBatchIsOneOp) {
+  struct Row {
+    int p, m;
+    std::int64_t one, single;
+  };
+  for (const Row& row : {Row{2, 3, 14, 10}, {4, 4, 19, 13}, {3, 2, 6, 6}}) {
+    Pipeline wanted = pipeline("timeprest", row.p, row.m);
+    EXPECT_EQ(period(wanted, kUnit), row.one) << wanted.name();
+    PlainCosts together = kUnit;
+    together.overlapped = 1;  // of a forward with a backward, which none is
+    EXPECT_EQ(period(wanted, together), row.one) << wanted.name();
+    wanted.request.single_backwards = true;
+    EXPECT_EQ(period(wanted, kUnit), row.single) << wanted.name();
   }
 }
 

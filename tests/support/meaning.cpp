@@ -93,11 +93,18 @@ class UnrolledSchedule {
   }
 
   /// Members of a group stand side by side in their device's order.
-  static bool in_group(const std::vector<Op>& order, std::size_t place) {
-    const auto like = [&](std::size_t other) {
-      return other < order.size() && order[other].group == order[place].group;
+  static bool in_mixed_group(const std::vector<Op>& order, std::size_t place) {
+    if (order[place].group == 0) return false;
+    const auto others = [&](auto from, auto to) {
+      for (; from != to && from->group == order[place].group; ++from) {
+        if (from->kind != order[place].kind) return true;
+      }
+      return false;
     };
-    return order[place].group != 0 && (like(place + 1) || like(place - 1));
+    const auto back = static_cast<std::ptrdiff_t>(order.size() - place);
+    const auto ahead = static_cast<std::ptrdiff_t>(place);
+    return others(order.begin() + ahead, order.end()) ||
+           others(order.rbegin() + back, order.rend());
   }
 
   void add_ops(std::int64_t batches) {
@@ -117,7 +124,7 @@ class UnrolledSchedule {
           const OpKey key = key_of(op, microbatch);
           const DeviceId home = placement_.device[std::get<ReplicaId>(key)];
           const DeviceId target = moves_stash(op.kind) ? placement_.partner[home] : home;
-          add_node(key, home, target, op.span, in_group(order, i));
+          add_node(key, home, target, op.span, in_mixed_group(order, i));
           ops_[key] = {op, body};
           const bool joins = i > 0 && op.group != 0 && order[i - 1].group == op.group;
           note_group(key, joins ? &before : nullptr);

@@ -36,7 +36,7 @@ struct TrainingCase {
   std::uint16_t directions = 2;
   bool vertical_sync = false;
   double correction_decay = ScheduleRequest{}.correction_decay;
-  bool published_delays = false;
+  bool published_delays = false, single_backwards = false;
   std::optional<double> activation_cap = {};
   std::optional<OrderCosts> costs = {};
   GradientGuard guard = {};
@@ -74,6 +74,7 @@ struct TrainingCase {
         .correction_decay = correction_decay,
         .published_delays = published_delays,
         .slices = slices.empty() ? Slicing{} : Slicing::of_lengths(slices),
+        .single_backwards = single_backwards,
         .width = width,
         .recompute = recompute,
         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,

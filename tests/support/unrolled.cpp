@@ -218,10 +218,14 @@ class Requirements {
     for (std::size_t i = 0; i < run_.nodes().size(); ++i) {
       members[{run_.nodes()[i].body, first[index(run_.nodes()[i].id)]}].push_back(i);
     }
+    std::map<InstructionId, std::set<OpKind>> kinds;
+    for (const InstructionId id : program_.order())
+      kinds[first[index(id)]].insert(program_[id].op.kind);
     for (const InstructionId id : program_.order()) {
       const bool alone = std::count(first.begin(), first.end(), first[index(id)]) == 1;
-      if (program_.cost_keys()[program_[id].cost].overlapped == alone) fault("price: of a unit");
       const Op &op = program_[id].op, &other = program_[first[index(id)]].op;
+      const bool alike = kinds[first[index(id)]].size() == 1;
+      if (program_.cost_keys()[program_[id].cost].overlapped == alike) fault("price: of a unit");
       const std::int32_t m = program_.microbatches();
       if (!alone && (!is_compute(op.kind) || op.microbatch / m != other.microbatch / m)) {
         fault("unit: of what can't be one");
@@ -410,6 +414,21 @@ class Requirements {
     return of.forward_horizon > 0 ? SlotKind::forward_weights : SlotKind::weights;
   }
 
+  /// Whether a forward takes what its microbatch read on stage 0, a fault if that is another.
+  bool entered(Work work, ReplicaId replica, std::int64_t k, std::int64_t version) {
+    if (program_.version_rule() != VersionRule::vertical || work == Work::input) return false;
+    if (placement_.stage[replica] == StageId{}) return false;
+    for (const ReplicaId first : placement_.replicas_of(StageId{})) {
+      const std::size_t forward = find(Work::forward, first, k);
+      if (forward == kNone) continue;
+      const std::vector<Update>& updates = updates_[first];
+      const auto own = std::ranges::find_if(updates, [k](auto& each) { return each.last >= k; });
+      if (own - updates.begin() - op(forward).staleness != version)
+        fault("version: not that of the first stage");
+    }
+    return true;
+  }
+
   void check_versions(ReplicaId replica, SlotKind kind) {
     const std::vector<Update>& updates = updates_[replica];
     const std::int64_t slots = slots_[replica][kind];
@@ -435,7 +454,9 @@ class Requirements {
         if (shares && k != first) {
           if (op(find(Work::forward, replica, first)).staleness != op(reader).staleness)
             fault("version: {} reads another than {}", k, first);
-        } else if (program_.reads_newest() && version < std::ssize(updates)) {
+        } else if (entered(work, replica, k, covering - op(reader).staleness)) {
+          // By stage 0, which reads its newest.
+        } else if (mixes_versions(program_.version_rule()) && version < std::ssize(updates)) {
           need(reader, updates[static_cast<std::size_t>(version)].node,
                "nothing newer is made before it is read");
         }
@@ -445,7 +466,8 @@ class Requirements {
           need(reader, updates[static_cast<std::size_t>(writer)].node, kOverwritten + 7);
         }
       }
-      if (staleness.size() > 1 && !program_.reads_newest()) fault("version: different");
+      if (staleness.size() > 1 && !mixes_versions(program_.version_rule()))
+        fault("version: different");
     }
     if (kind != SlotKind::weights) return;
     // Update number u read version u, which a validate may need until it has ended.

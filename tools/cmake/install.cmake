@@ -34,6 +34,7 @@ set(tandem_public_headers
   core/schedule/schedule.h
   core/schedule/slicing.h
   core/schedule/user_schedule.h
+  core/schedule/version_rule.h
   core/text/files.h
   core/text/text_sink.h
   core/verify/verify.h

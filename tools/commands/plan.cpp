@@ -187,6 +187,11 @@ std::string names_of(const std::vector<Candidate>& ranked, std::size_t first, Na
   return fmt::format("{}", fmt::join(names, " = "));
 }
 
+/// "timeprest single": whose backwards stand one by one.
+std::string listed_name(const Plan& plan) {
+  return plan.schedule + (plan.request.single_backwards ? " single" : "");
+}
+
 void print_ranking(const PlanResult& result) {
   const std::vector<Candidate>& ranked = result.ranked;
   fmt::print(
@@ -202,8 +207,8 @@ void print_ranking(const PlanResult& result) {
         "{:>4}  {:<15} {:<7} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% "
         "{:>10}  "
         "{}\n",
-        ++rank, names_of(ranked, place, [](const Plan& of) { return of.schedule; }),
-        short_name(candidate.weights), plan.request.width, plan.stages.size(),
+        ++rank, names_of(ranked, place, listed_name), short_name(candidate.weights),
+        plan.request.width, plan.stages.size(),
         fmt::format("{} x {}", plan.microbatch_size, plan.request.microbatches),
         plan.request.extra_in_flight,
         names_of(ranked, place, [](const Plan& of) { return name(of.request.recompute); }),
@@ -246,23 +251,25 @@ Json as_json(const Candidate& candidate) {
     row.update(classes_json(candidate.memory[device]));
     devices.push_back(std::move(row));
   }
-  return {{"schedule", plan.schedule},
-          {"semantics", name(candidate.weights)},
-          {"width", plan.request.width},
-          {"depth", plan.request.devices},
-          {"chunks", plan.request.chunks},
-          {"microbatch_size", plan.microbatch_size},
-          {"microbatches", plan.request.microbatches},
-          {"extra_in_flight", plan.request.extra_in_flight},
-          {"recompute", name(plan.request.recompute)},
-          {"stages", stages_json(plan)},
-          {"period_s", plan.predicted.period_s},
-          {"period_batches", candidate.period.batches},
-          {"throughput_samples_per_s", plan.predicted.samples_per_s},
-          {"slowest_device", index(candidate.slowest_device)},
-          {"slowest_device_s", to_seconds(candidate.slowest)},
-          {"bubble_of_period", candidate.bubble()},
-          {"devices", std::move(devices)}};
+  Json row{{"schedule", plan.schedule},
+           {"semantics", name(candidate.weights)},
+           {"width", plan.request.width},
+           {"depth", plan.request.devices},
+           {"chunks", plan.request.chunks},
+           {"microbatch_size", plan.microbatch_size},
+           {"microbatches", plan.request.microbatches},
+           {"extra_in_flight", plan.request.extra_in_flight},
+           {"recompute", name(plan.request.recompute)},
+           {"stages", stages_json(plan)},
+           {"period_s", plan.predicted.period_s},
+           {"period_batches", candidate.period.batches},
+           {"throughput_samples_per_s", plan.predicted.samples_per_s},
+           {"slowest_device", index(candidate.slowest_device)},
+           {"slowest_device_s", to_seconds(candidate.slowest)},
+           {"bubble_of_period", candidate.bubble()},
+           {"devices", std::move(devices)}};
+  if (plan.request.single_backwards) row["single_backwards"] = true;
+  return row;
 }
 
 Json as_json(const RejectedGroup& of) {

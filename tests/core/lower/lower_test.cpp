@@ -492,6 +492,25 @@ TEST(Lower, MakesAUnitOfNeighboursOfOneGroup) {
       program.cost_keys()[program[find(program, OpKind::forward, upper, 0)].cost].overlapped);
 }
 
+TEST(Lower, PricesAUnitOfOneKindAsItsMembers) {
+  const Program program = program_of(pipeline("timeprest", 3, 2));
+  const ReplicaId middle{1};
+  const InstructionId first = find(program, OpKind::backward, middle, 0);
+  const InstructionId last = find(program, OpKind::backward, middle, 1);
+  for (const InstructionId member : {first, last})
+    EXPECT_FALSE(program.cost_keys()[program[member].cost].overlapped);
+  // Before the first it waits for the last of the gradients, and it sends after the last.
+  const Wait* gradient = wait_for(program, first, OpKind::send_gradient);
+  ASSERT_NE(gradient, nullptr);
+  EXPECT_EQ(program[gradient->producer].op.microbatch, 1);
+  EXPECT_TRUE(program.waits(program[last]).empty());
+  for (const std::int32_t microbatch : {0, 1}) {
+    const InstructionId sent = find(program, OpKind::send_gradient, middle, microbatch);
+    const std::span<const Wait> waits = program.waits(program[sent]);
+    EXPECT_THAT(std::vector<Wait>(waits.begin(), waits.end()), ElementsAre(Wait{last, 0}));
+  }
+}
+
 TEST(Lower, RefusesAUnitThatWaitsForItself) {
   // f1 of the last stage needs what its unit sends only when b0 of the last stage has come back.
   Schedule schedule = with_unit();

@@ -61,6 +61,11 @@ TEST(PeakActivations, AgreeWithTheClosedForms) {
         const std::vector<double> endless = peaks_of(pipeline(name, p, m));
         for (int d = 0; d < p; ++d) EXPECT_EQ(endless[static_cast<std::size_t>(d)], p - d);
       }
+      if (m >= std::max(2, p - 1)) {
+        const std::vector<double> round_trips = peaks_of(pipeline("timeprest", p, m));
+        for (int d = 0; d < p; ++d)
+          EXPECT_EQ(round_trips[static_cast<std::size_t>(d)], 2 * (p - 1 - d) + m);
+      }
       if (m < p) continue;
       const std::vector<double> never_drained = peaks_of(pipeline("2bw", p, m));
       for (int d = 0; d < p; ++d) EXPECT_EQ(never_drained[static_cast<std::size_t>(d)], p - d);
@@ -202,6 +207,13 @@ TEST(CountSlots, KeepsTheVersionsThatPaciWouldReadAfterAPause) {
   EXPECT_THAT(slots_of(pipeline("paci", 4, 2), SlotKind::weights), ElementsAre(3, 2, 2, 1));
   EXPECT_THAT(slots_of(pipeline("paci", 4, 3), SlotKind::weights), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(slots_of(pipeline("paci", 4, 8), SlotKind::weights), ElementsAre(2, 2, 2, 1));
+}
+
+TEST(CountSlots, KeepsOnEveryStageTheVersionsThatTimeprestReadsOnTheFirst) {
+  EXPECT_THAT(slots_of(pipeline("timeprest", 3, 2), SlotKind::weights), Each(3));
+  EXPECT_THAT(slots_of(pipeline("timeprest", 4, 4), SlotKind::weights), Each(3));
+  EXPECT_THAT(slots_of(pipeline("timeprest", 4, 6), SlotKind::weights), Each(2));
+  EXPECT_THAT(slots_of(pipeline("timeprest", 4, 4), SlotKind::stash), ElementsAre(10, 8, 6, 4));
 }
 
 TEST(CountSlots, KeepsOneCorrectedVersionWhereBackwardsReadIt) {

@@ -131,7 +131,7 @@ TEST(Notation, SaysWhatReadsTheNewestWeightsAndWhatCorrectsOrPredictsThem) {
       "# mine  devices 2  microbatches 2  reads newest\n# readings 0:0:0.5:0.25 2:1.5:0:0:shared\n"
       "0 | f1~1 b0 f2 b1 U\n1 | f0 b0 f1 b1 U\n";
   const Schedule schedule = parse_schedule(text, "s");
-  EXPECT_TRUE(schedule.reads_newest);
+  EXPECT_EQ(schedule.version_rule, VersionRule::newest);
   EXPECT_EQ(schedule.readings[StageId{0}], (Reading{.delay = 0.5, .kept = 0.25}));
   EXPECT_EQ(schedule.readings[StageId{1}],
             (Reading{.forward_horizon = 2, .backward_horizon = 1.5, .shares_prediction = true}));
@@ -142,7 +142,10 @@ TEST(Notation, SaysWhatReadsTheNewestWeightsAndWhatCorrectsOrPredictsThem) {
     });
   };
   EXPECT_EQ(diagnostic("  reads newest\n# readings 0:0:0:0\n"), "nothing was thrown");
-  EXPECT_THAT(diagnostic("  reads oldest\n"), HasSubstr("\"reads\" is followed by \"newest\""));
+  EXPECT_THAT(diagnostic("  reads oldest\n"),
+              HasSubstr("\"reads\" is followed by \"newest\", \"vertical\" or \"same\""));
+  EXPECT_EQ(diagnostic("  reads vertical\n"), "nothing was thrown");
+  EXPECT_EQ(diagnostic("  reads same\n"), "nothing was thrown");
   EXPECT_THAT(diagnostic("  reads newest\n# readings 0:0:0:0 0:0:0:0\n"),
               HasSubstr("2 readings for 1 stages"));
   EXPECT_THAT(diagnostic("\n# readings 0:0:1:0\n"),

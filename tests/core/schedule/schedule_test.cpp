@@ -63,8 +63,8 @@ TEST(Registry, ListsWhatTheContractNames) {
                    "2bp-1f1b-2",     "hanayo",        "chimera",    "dualpipe",   "dualpipev",
                    "zb-1p",          "zb-2p",         "zb-auto",    "zbv-auto",   "1f1b-v",
                    "v-min",          "v-half",        "v-zb",       "v-adaptive", "search",
-                   "pipedream",      "2bw",           "paci",       "pipemare",
-                   "spectrain",      "spectrain-v2",  "pipeoptim",  "xpipe"}));
+                   "pipedream",      "2bw",           "paci",       "pipemare",   "spectrain",
+                   "spectrain-v2",   "pipeoptim",     "xpipe",      "timeprest"}));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -293,6 +293,10 @@ TEST(MakeSchedule, RefusesWhatCanNotBeDoneByTwoVersionsOfTheWeights) {
               StartsWith("3: schedule paci has no global norm: "));
   EXPECT_THAT(refusal([](ScheduleRequest& request) { request.post_validation = true; }),
               StartsWith("3: post-validation needs clipping by a global norm"));
+  EXPECT_THAT(failure_of(pipeline("timeprest", 5, 3)),
+              StartsWith("3: timeprest needs m >= max(2, p-1) = 4 microbatches, found 3: "));
+  EXPECT_THAT(failure_of(pipeline("timeprest", 1, 1)), HasSubstr("max(2, p-1) = 2"));
+  EXPECT_EQ(failure_of(pipeline("timeprest", 5, 4)), "");
   // Rows that read one version take what they took.
   for (const char* name : {"1f1b", "2bw", "pipedream"}) {
     Pipeline wanted = pipeline(name, 4, 4);
@@ -310,8 +314,7 @@ TEST(MakeSchedule, CorrectsForTheMeanDelayOfEachStage) {
       const Schedule schedule = schedule_of(wanted);
       ASSERT_EQ(schedule.readings.size(), 4u);
       for (int stage = 0; stage < 4; ++stage) {
-        const Reading& found =
-            schedule.readings[id_at<StageId>(static_cast<std::size_t>(stage))];
+        const Reading& found = schedule.readings[id_at<StageId>(static_cast<std::size_t>(stage))];
         const int ahead = 3 - stage;
         // The paper's: (2(P − i) + 1)/N, stages i from 1.
         EXPECT_EQ(found.delay, (published ? 2.0 * ahead + 1.0 : ahead) / m);

@@ -133,6 +133,32 @@ TEST(UserSchedule, ThatReadsTheNewestWeightsIsRefusedWhatNoSuchScheduleCan) {
               HasSubstr("schedule \"mine\" has no global norm"));
 }
 
+TEST(UserSchedule, ThatReadsVerticallyTakesOnEveryStageWhatTheFirstOneHad) {
+  const auto found = [](const char* rule, const char* first, const char* second) {
+    const Schedule mine = parse_schedule(fmt::format(
+        "# mine  devices 2  microbatches 2  reads {}\n0 | {} U\n1 | {}\n", rule, first, second));
+    std::vector<std::string> messages;
+    for (const Violation& violation : verify(lower(completed(mine, {}))))
+      messages.push_back(violation.message);
+    return messages;
+  };
+  const char *const first = "f2~1 f3~1 b0 b1", *const second = "f0~1 f1~1 b0 b1 U";
+  EXPECT_THAT(found("vertical", first, second), IsEmpty());
+  EXPECT_THAT(found("vertical", first, "f0~1 f1 b0 b1 U"),
+              ElementsAre("f1 (stage 1, microbatch 1, device 1): microbatch 1 uses weights 1 "
+                          "updates newer than those with which it entered the first stage"));
+  EXPECT_THAT(found("vertical", first, "f0~2 f1~1 b0 b1 U"),
+              ElementsAre(HasSubstr("uses weights 1 updates older than those with which it ")));
+  EXPECT_THAT(found("vertical", "f2~2 f3~1 b0 b1", "f0~2 f1~1 b0 b1 U"),
+              ElementsAre(HasSubstr("2 updates old, may not be the newest")));
+  EXPECT_THAT(found("vertical", first, "f0~1 f1~1 b0~1 b1 U"),
+              ElementsAre(HasSubstr("1 updates old, may not be the newest")));
+  EXPECT_THAT(found("vertical", first, "f0~1 f1~2 b0 U0+1 b1 U1+1"),
+              ::testing::Contains(HasSubstr("which updates 1 times a batch, this one 2 times")));
+  EXPECT_THAT(found("newest", first, second), ::testing::SizeIs(2)) << "the second has newer ones";
+  EXPECT_THAT(found("same", first, second), ::testing::SizeIs(4)) << "backwards read others";
+}
+
 TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
   ScheduleRequest all;
   all.recompute = Recompute::stage;

@@ -231,7 +231,7 @@ struct NewestOfTwo {
   NewestOfTwo() {
     draft.rest.schedule = "mine";
     draft.rest.placement = linear_placement(2);
-    draft.rest.reads_newest = true;
+    draft.rest.version_rule = VersionRule::newest;
     Op ahead = op(OpKind::forward, kFirst, 1);
     ahead.staleness = 1;
     f = draft.add(ahead);
@@ -256,7 +256,7 @@ struct NewestOfTwo {
 TEST(Verify, AcceptsAForwardAndABackwardThatReadTheNewestWeightsEach) {
   NewestOfTwo good;
   EXPECT_THAT(messages(good.draft.build(), NewestOfTwo::slots()), IsEmpty());
-  good.draft.rest.reads_newest = false;
+  good.draft.rest.version_rule = VersionRule::same;
   EXPECT_THAT(messages(good.draft.build(), NewestOfTwo::slots()),
               ElementsAre("wrong_version: b0 (stage 0, microbatch 0, device 0): microbatch 0 uses "
                           "weights 0 updates old, its forward 1"));

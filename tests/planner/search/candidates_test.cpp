@@ -84,6 +84,18 @@ TEST(SearchSpace, OnlyTwoBufferedWeightsTakeExtraAndOnlyWhereTheyCanUseIt) {
   EXPECT_THAT(search_space(request).shapes.back().extras, ElementsAre(0, 1, 2));
 }
 
+TEST(SearchSpace, HoldsBothWaysOfBackwardsWhereAScheduleHasThem) {
+  PlanRequest request = small_request(2, 4);
+  request.profile = testing::profile_of(request.model, {1}, testing::even_speeds());
+  request.schedules = {"paci", "timeprest"};
+  EXPECT_THAT(described(request, search_space(request)),
+              ElementsAre("paci, 1 stage, microbatches 1 x 4", "paci, 2 stages, microbatches 1 x 4",
+                          "timeprest, 1 stage, microbatches 1 x 4",
+                          "timeprest, 1 stage, microbatches 1 x 4, single backwards",
+                          "timeprest, 2 stages, microbatches 1 x 4",
+                          "timeprest, 2 stages, microbatches 1 x 4, single backwards"));
+}
+
 TEST(SearchSpace, ReplicatesPipelinesWhereDevicesAndMicrobatchesGoRound) {
   PlanRequest request = small_request(6, 12);
   request.profile = testing::profile_of(request.model, {1}, testing::even_speeds());

@@ -10,7 +10,9 @@
 namespace tandem::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 
 class PlanCommand : public CommandLine {
  protected:
@@ -118,6 +120,22 @@ TEST_F(PlanCommand, APathThatNoPlanCanNameIsRefused) {
   words[4] = "two\nlines.csv";
   EXPECT_EQ(tandem(words).code, 3) << "its name would be the schedule's";
   EXPECT_FALSE(exists("own.json"));
+}
+
+TEST_F(PlanCommand, RanksBothWaysOfBackwardsAndNamesThem) {
+  write("profile.json", with(profile_text(), "\"blocks\"", "\"tied\": false, \"blocks\""));
+  const std::string line =
+      "plan --profile profile.json --devices 2 --global-batch 4 --schedule timeprest";
+  std::vector<bool> single;
+  for (const Json& row : json_of(line + " --json")["result"]["ranked"]) {
+    if (row["depth"] == 2 && row["microbatch_size"] == 1)
+      single.push_back(row.contains("single_backwards"));
+  }
+  EXPECT_THAT(single, ElementsAre(true, false)) << "one op stalls";
+  EXPECT_THAT(tandem(line + " --output best.json").out,
+              AllOf(HasSubstr(" timeprest single "), HasSubstr(" timeprest  ")));
+  EXPECT_EQ(tandem("simulate --plan best.json --profile profile.json").code, 0);
+  EXPECT_THAT(read("best.json"), HasSubstr("\"single_backwards\": true"));
 }
 
 /// Their product was once counted in 16 bits.
