@@ -42,7 +42,7 @@ class Assembly {
     parts_.microbatches = schedule_.microbatches;
     parts_.placement = placement_;
     parts_.reads_newest = schedule_.reads_newest;
-    parts_.corrections = schedule_.corrections;
+    parts_.readings = schedule_.readings;
     parts_.instructions.reserve(size);
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
     parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());

@@ -55,7 +55,8 @@ Bytes framework_total(const StageSlots& slots, const StageBytes& bytes,
   for (const HeldCounts& moment : fullest)
     activations = std::max(activations, held_by(moment, bytes.framework));
   return slots[SlotKind::weights] * bytes[SlotKind::weights] +
-         slots[SlotKind::corrected_weights] * bytes[SlotKind::corrected_weights] +
+         slots[SlotKind::forward_weights] * bytes[SlotKind::forward_weights] +
+         slots[SlotKind::backward_weights] * bytes[SlotKind::backward_weights] +
          slots[SlotKind::gradients] * bytes[SlotKind::gradients] + optimizer_of(slots, bytes) +
          bytes.workspace + std::llround(activations);
 }

@@ -9,8 +9,9 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",        "gradients",      "stash",           "input",        "output",
-      "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash", "corrected_weights"};
+      "weights",      "gradients",       "stash",           "input",
+      "output",       "input_gradient",  "kept_gradients",  "eviction_buffer",
+      "hosted_stash", "forward_weights", "backward_weights"};
   return kNames[index(kind)];
 }
 
@@ -105,7 +106,7 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
 }
 
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes) {
-  return bytes.optimizer + (slots[SlotKind::corrected_weights] > 0 ? bytes.correction : 0);
+  return bytes.optimizer + (slots.keeps_drift ? bytes.drift : 0);
 }
 
 Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
@@ -129,7 +130,7 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     MemoryByClass& of = memory[device];
     of.weights += bytes[replica][SlotKind::weights];
     of.versions += held(SlotKind::weights) - bytes[replica][SlotKind::weights] +
-                   held(SlotKind::corrected_weights);
+                   held(SlotKind::forward_weights) + held(SlotKind::backward_weights);
     of.gradients += held(SlotKind::gradients);
     of.optimizer += optimizer_of(slots[replica], bytes[replica]);
     of.activations += held(SlotKind::eviction_buffer);

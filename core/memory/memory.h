@@ -34,9 +34,15 @@ enum class SlotKind : std::uint8_t {
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
   hosted_stash,     // the same on the partner of the stage's device: evict … load
-  corrected_weights,  // a version as backwards read it, corrected; slot of version v: v mod count
+  forward_weights,  // a version as forwards read it, predicted; slot of version v: v mod count
+  backward_weights,  // the same as backwards read it, predicted or corrected
 };
-inline constexpr std::size_t kSlotKinds = 10;
+inline constexpr std::size_t kSlotKinds = 11;
+/// Versions: what updates make and passes read, not a microbatch's.
+constexpr bool is_version(SlotKind kind) {
+  return kind == SlotKind::weights || kind == SlotKind::forward_weights ||
+         kind == SlotKind::backward_weights;
+}
 /// "weights", "input_gradient".
 std::string_view name(SlotKind kind);
 
@@ -46,6 +52,7 @@ struct StageSlots {
   /// True where a stage recomputes and a forward may run while a stash is held: the forward then
   /// writes its activations to the workspace. Else it borrows its recomputation's slot.
   bool forwards_in_workspace = false;
+  bool keeps_drift = false;  // δ, of which backwards read weights corrected
   std::int32_t& operator[](SlotKind kind) { return counts[index(kind)]; }
   std::int32_t operator[](SlotKind kind) const { return counts[index(kind)]; }
   friend bool operator==(const StageSlots&, const StageSlots&) = default;
@@ -132,7 +139,7 @@ struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
   Pieces stash_pieces = {};  // of a stash, together as large as its slot; empty: it is one piece
   Bytes optimizer = 0;       // state besides the weights, one copy whatever the versions
-  Bytes correction = 0;      // further state where backwards read corrected weights: their δ
+  Bytes drift = 0;           // further state where StageSlots::keeps_drift says so
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
   // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;

@@ -182,9 +182,9 @@ class SlotCounter {
     for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[replica][kind];
-        const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::stash) &&
-                             kind != index(SlotKind::eviction_buffer) &&
-                             kind != index(SlotKind::corrected_weights);
+        const bool counted = !is_version(static_cast<SlotKind>(kind)) &&
+                             kind != index(SlotKind::stash) &&
+                             kind != index(SlotKind::eviction_buffer);
         const bool used = counted && counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
@@ -243,15 +243,19 @@ class SlotCounter {
 
   /// Where what reads weights finds them.
   SlotKind slot_read_by(const Op& op) const {
-    const bool corrected =
-        makes_input_gradient(op.kind) && program_.correction(op.replica).corrects();
-    return corrected ? SlotKind::corrected_weights : SlotKind::weights;
+    const Reading reading = program_.reading(op.replica);
+    if (makes_input_gradient(op.kind) && !reading.reads_alike())
+      return reading.has_backward_plane() ? SlotKind::backward_weights : SlotKind::weights;
+    return reading.predicts_forward() ? SlotKind::forward_weights : SlotKind::weights;
   }
 
   /// As many as are ever in use, the newest with them: a run may pause after any batch, and go on
   /// with what its microbatches in flight would have read.
   void count_versions() {
-    for (const ReplicaId replica : ids(counts_)) require(SlotKind::weights, replica, 0);
+    for (const ReplicaId replica : ids(counts_)) {
+      require(SlotKind::weights, replica, 0);
+      counts_[replica].keeps_drift = program_.reading(replica).corrects();
+    }
     for (const Instruction& instruction : program_.instructions()) {
       const Op& op = instruction.op;
       if (reads_weights(op.kind)) require(slot_read_by(op), op.replica, op.staleness);

@@ -75,8 +75,9 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
   for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::input_gradient})
     bytes[kind] = boundary;
   bytes[SlotKind::kept_gradients] = kept;
-  bytes[SlotKind::corrected_weights] = bytes[SlotKind::weights];
-  bytes.correction = bytes[SlotKind::gradients];  // a sum of changes, as exact as one of gradients
+  for (const SlotKind kind : {SlotKind::forward_weights, SlotKind::backward_weights})
+    bytes[kind] = bytes[SlotKind::weights];
+  bytes.drift = bytes[SlotKind::gradients];  // a sum of changes, as exact as one of gradients
   // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides; of a
   // single layer the one that it may have to write over. An update runs at another time.
   bytes.workspace = std::max(scratch + std::clamp<Bytes>(inner, 1, 2) * boundary + again, update);

@@ -97,10 +97,11 @@ class Printer {
       print_list("stages", placement_.device);
     if (!counts_up(placement_.stage)) print_list("replicas", placement_.stage);
     print_edges();
-    if (!schedule_.corrections.empty()) {
-      text_ += "# corrections";
-      for (const Correction& one : schedule_.corrections)
-        text_ += fmt::format(" {}:{}", one.delay, one.kept);
+    if (!schedule_.readings.empty()) {
+      text_ += "# readings";
+      for (const Reading& one : schedule_.readings)
+        text_ += fmt::format(" {}:{}:{}:{}{}", one.forward_horizon, one.backward_horizon, one.delay,
+                             one.kept, one.shares_prediction ? ":shared" : "");
       text_ += '\n';
     }
     for (const std::vector<StageId>& group : placement_.tied) {

@@ -12,7 +12,8 @@
 //            | "width" N                            replicas of the pipeline; 1
 //            | "staleness" N                        of all ops that read weights (f r b i); 0
 //            | "reads" "newest"                     each forward and backward; both one version
-//            | "corrections" DELAY ":" KEPT { … }   of each stage (Schedule::corrections); none
+//            | "readings" AHEAD ":" AHEAD ":" DELAY ":" KEPT [ ":shared" ] { … }
+//                                                   of each stage (Schedule::readings); none
 //            | "stages" DEVICE { DEVICE }           of each replica; one on each device, in order
 //            | "replicas" STAGE { STAGE }           the stage of each; replica r is of stage r
 //            | "edges" ( "none" | REPLICA ">" REPLICA { … } )

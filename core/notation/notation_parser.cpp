@@ -11,6 +11,7 @@
 #include "core/base/ascii.h"
 #include "core/notation/notation.h"
 #include "core/notation/notation_words.h"
+#include "core/notation/reading_words.h"
 
 namespace tandem {
 
@@ -72,12 +73,7 @@ class HeaderParser {
     check_stages();
     check_edges();
     check_tied();
-    const std::size_t corrections = schedule_.corrections.size();
-    if (given("corrections") && (corrections != placement.stages() || !schedule_.reads_newest)) {
-      in_.diagnose_whole_text(
-          fmt::format("{} corrections for {} stages{}", corrections, placement.stages(),
-                      schedule_.reads_newest ? "" : " that do not read the newest weights"));
-    }
+    if (given("readings")) check_readings(in_, schedule_);
     const std::size_t partners = placement.partner.size();
     if (given("partners") && partners != devices_)
       in_.diagnose_whole_text(fmt::format("{} partners for {} devices", partners, devices_));
@@ -87,7 +83,7 @@ class HeaderParser {
 
  private:
   static constexpr std::array<std::string_view, 11> kKeys{
-      "devices", "microbatches", "width", "staleness", "reads",   "corrections",
+      "devices", "microbatches", "width", "staleness", "reads",   "readings",
       "stages",  "replicas",     "edges", "tied",      "partners"};
   static constexpr std::string_view kOlderReplicas = "parts";  // what older files call "replicas"
 
@@ -190,25 +186,14 @@ class HeaderParser {
         if (schedule_.placement.partner.size() == devices_)
           in_.fail(word, fmt::format("more partners than the {} devices", devices_));
         schedule_.placement.partner.push_back(id_at<DeviceId>(device));
-      } else if (key == "corrections") {
-        schedule_.corrections.push_back(read_correction(word));
+      } else if (key == "readings") {
+        schedule_.readings.push_back(read_reading(in_, word));
       } else if (key == "edges") {
         read_edge(word);
       } else {
         read_tied(word);
       }
     }
-  }
-
-  /// "1.5:0.25", of a stage.
-  Correction read_correction(std::string_view word) {
-    const std::size_t middle = word.find(':');
-    if (middle == std::string_view::npos) {
-      in_.fail(word, fmt::format("expected a stage's correction, found \"{}\"", word),
-               "such as 1.5:0.25");
-    }
-    return {in_.real(word.substr(0, middle), "a delay", kMost16),
-            in_.real(word.substr(middle + 1), "what is kept", 1.0)};
   }
 
   void read_edge(std::string_view word) {

@@ -26,8 +26,9 @@ LaneKind own_lane(OpKind kind) {
 
 Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   TANDEM_CHECK(parts_.microbatches > 0, parts_.microbatches);
-  TANDEM_CHECK(parts_.corrections.empty() || parts_.corrections.size() == parts_.placement.stages(),
-               parts_.corrections.size());
+  TANDEM_CHECK(parts_.readings.empty() || parts_.readings.size() == parts_.placement.stages(),
+               parts_.readings.size());
+  for (const Reading& reading : parts_.readings) TANDEM_CHECK(reading.is_possible());
   // The extremes first: programs are large, and nearly all of them good.
   ReplicaId last_replica{};
   CostId last_cost{};

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/base/table.h"
-#include "core/schedule/correction.h"
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
+#include "core/schedule/reading.h"
 
 namespace tandem {
 
@@ -90,8 +90,8 @@ struct ProgramParts {
   std::string schedule;
   std::int32_t microbatches = 1;
   Placement placement;
-  bool reads_newest = false;                    // Schedule::reads_newest
-  Table<StageId, Correction> corrections = {};  // Schedule::corrections
+  bool reads_newest = false;              // Schedule::reads_newest
+  Table<StageId, Reading> readings = {};  // Schedule::readings
   std::vector<Instruction> instructions;  // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
@@ -114,10 +114,10 @@ class Program {
   /// Forward and backward of a microbatch may read different versions, each the newest.
   bool reads_newest() const { return parts_.reads_newest; }
 
-  /// What the backwards of a replica's stage read instead of the newest version.
-  Correction correction(ReplicaId replica) const {
-    if (parts_.corrections.empty()) return {};
-    return parts_.corrections[parts_.placement.stage[replica]];
+  /// What the passes of a replica's stage read instead of the weights.
+  Reading reading(ReplicaId replica) const {
+    if (parts_.readings.empty()) return {};
+    return parts_.readings[parts_.placement.stage[replica]];
   }
 
   std::size_t size() const { return parts_.instructions.size(); }

@@ -21,7 +21,7 @@ std::string_view name(WeightSemantics semantics) {
 /// Every name that users may count on, also those that this version lacks: "unknown" would send
 /// them looking for a typing error.
 static constexpr std::string_view kNamesOfContract[] = {
-    "terapipe", "seq1f1b", "pipeoptim", "spectrain", "xpipe", "timeprest", "timeprest-i"};
+    "terapipe", "seq1f1b", "timeprest", "timeprest-i"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/units.h"
-#include "core/schedule/correction.h"
+#include "core/schedule/reading.h"
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
 #include "core/schedule/recompute.h"
@@ -31,8 +31,8 @@ struct Schedule {
   /// Each forward and each backward reads the newest version that there is when it runs, as its
   /// staleness says; else both read one version, that of the forward.
   bool reads_newest = false;
-  /// Of each stage, what its backwards read instead of the newest version; empty: that itself.
-  Table<StageId, Correction> corrections = {};
+  /// Of each stage, what its passes read instead of the weights; empty: these.
+  Table<StageId, Reading> readings = {};
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

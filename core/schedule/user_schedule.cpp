@@ -66,6 +66,12 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
   if (request.recompute == Recompute::stage && !recomputes(schedule)) insert_recompute(schedule);
   const bool sums = has_kind(schedule, is_collective);
   if (!sums) insert_reduction(schedule, request.global_norm);
+  const auto sums_width = [](OpKind kind) { return is_collective(kind) && !makes_norm(kind); };
+  if (schedule.width > 1 && !has_kind(schedule, sums_width)) {
+    throw InputError(fmt::format(
+        "schedule \"{}\" names its sums, but not those of gradients over its {} pipelines (R)",
+        schedule.name, schedule.width));
+  }
   if (request.global_norm && !has_kind(schedule, makes_norm)) {
     throw InputError(fmt::format(
         "schedule \"{}\" names its sums, but not the norm of all gradients (N)", schedule.name));

@@ -100,6 +100,31 @@ Rows endless_rows() {
   };
 }
 
+Rows predicting_rows() {
+  return {
+      {{"spectrain", "paci whose passes read weights predicted for one time in between",
+        "SpecTrain, arXiv 1809.02839; its released code"},
+       {"0 in steady state", "p-d; 2+ceil((p-1-d)/m) weights, 1 more if 1 < d < p-1"},
+       {.weights = WeightSemantics::latest, .updates_together = false, .make = make_spectrain}},
+      {{"spectrain-v2",
+        "pipedream whose passes read weights predicted for the time of the backward",
+        "SpecTrain, README of its released code"},
+       {"0 in steady state", "p-d; 2+ceil((p-1-d)/m) weights, 1 on the last stage"},
+       {.weights = WeightSemantics::stashed,
+        .updates_together = false,
+        .reject = reject_spectrain_v2,
+        .make = make_spectrain_v2}},
+      {{"pipeoptim", "paci whose forwards read weights predicted for the time of the backward",
+        "PipeOptim, arXiv 2312.00839"},
+       {"0 in steady state", "p-d; 2+ceil((p-1-d)/m) weights, 1 on the last stage"},
+       {.weights = WeightSemantics::latest, .updates_together = false, .make = make_pipeoptim}},
+      {{"xpipe", "spectrain with one prediction for all microbatches of an update",
+        "XPipe, arXiv 1911.04610"},
+       {"0 in steady state", "p-d; as spectrain, by horizons in whole updates"},
+       {.weights = WeightSemantics::latest, .updates_together = false, .make = make_xpipe}},
+  };
+}
+
 Rows split_rows() {
   return {
       {{"zb-h1", "1f1b with weight gradients where it would wait, in the same activations",
@@ -193,7 +218,7 @@ const Rows& registry() {
   static const Rows kRows = [] {
     Rows all;
     for (const Rows& rows : {baseline_rows(), flush_rows(), split_rows(), two_stage_rows(),
-                             two_way_rows(), automatic_rows(), endless_rows()}) {
+                             two_way_rows(), automatic_rows(), endless_rows(), predicting_rows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;

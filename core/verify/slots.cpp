@@ -19,8 +19,7 @@ class Slots : public Checker {
     for (const ReplicaId replica : facts_.replicas()) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto slot = static_cast<SlotKind>(kind);
-        if (slot != SlotKind::weights && slot != SlotKind::corrected_weights &&
-            slot != SlotKind::stash)
+        if (!is_version(slot) && slot != SlotKind::stash)
           check_ring(replica, slot, uses(replica, slot));
       }
       check_stashes(replica);
@@ -75,7 +74,8 @@ class Slots : public Checker {
         return use.users.empty() ? Use{r, {}, {}} : use;
       }
       case SlotKind::weights:
-      case SlotKind::corrected_weights:
+      case SlotKind::forward_weights:
+      case SlotKind::backward_weights:
       case SlotKind::stash:
       case SlotKind::gradients:
       case SlotKind::eviction_buffer:

@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <string_view>
 
 #include "core/verify/checkers.h"
 
@@ -17,6 +18,7 @@ class Versions : public Checker {
           check_reader(facts_.find(work, stage, r), facts_.find(Work::forward, stage, r), r);
       }
     }
+    for (const ReplicaId replica : facts_.replicas()) check_newest_has_slot(replica);
   }
 
  private:
@@ -39,14 +41,44 @@ class Versions : public Checker {
     }
     const std::int32_t covering = facts_.update_covering(op.replica, r);
     if (covering < 0) return;  // reported as a missing update
-    const bool corrected =
-        makes_input_gradient(op.kind) && program_.correction(op.replica).corrects();
-    const Reader reader{id,       op.replica,
-                        r,        op.staleness,
-                        covering, corrected ? SlotKind::corrected_weights : SlotKind::weights};
+    const Reader reader{id, op.replica, r, op.staleness, covering, slot_of(op)};
     check_made(reader);
     check_kept(reader);
-    if (program_.reads_newest()) check_newest(reader);
+    if (!program_.reads_newest()) return;
+    const bool shared =
+        program_.reading(op.replica).shares_prediction && op.kind == OpKind::forward;
+    shared ? check_shared(op, reader) : check_newest(reader);
+  }
+
+  /// The plane of a version that an op reads.
+  SlotKind slot_of(const Op& op) const {
+    const Reading reading = program_.reading(op.replica);
+    const bool backward = makes_input_gradient(op.kind);
+    if (backward && reading.corrects()) return SlotKind::backward_weights;
+    const double horizon = backward ? reading.backward_horizon : reading.forward_horizon;
+    if (horizon == 0.0) return SlotKind::weights;
+    return horizon == reading.forward_horizon ? SlotKind::forward_weights
+                                              : SlotKind::backward_weights;
+  }
+
+  /// Updates read the newest weights, even where every pass reads a plane of them.
+  void check_newest_has_slot(ReplicaId replica) {
+    if (slots_[replica][SlotKind::weights] > 0) return;
+    for (const UpdateFact& update : facts_.updates(replica))
+      overwritten({.id = update.id, .replica = replica, .residue = update.last}, update.id, 0);
+  }
+
+  /// All forwards of an update read what its first one reads, which is the newest then.
+  void check_shared(const Op& op, const Reader& reader) {
+    const std::int32_t first =
+        facts_.updates(op.replica)[static_cast<std::size_t>(reader.covering)].first;
+    if (first == reader.residue) return check_newest(reader);
+    const InstructionId forward = facts_.find(Work::forward, facts_.stage(op.replica), first);
+    if (!exists(forward) || program_[forward].op.staleness == op.staleness) return;
+    report_.add(ViolationKind::wrong_version, reader.id,
+                "{}: microbatch {} uses weights {} updates old, the first of its update {}",
+                at_instruction(program_, reader.id), reader.residue, op.staleness,
+                program_[forward].op.staleness);
   }
 
   /// The update that makes the next version comes after the reader.
@@ -99,13 +131,17 @@ class Versions : public Checker {
     return false;
   }
 
+  static std::string_view words_for(SlotKind slot) {
+    if (slot == SlotKind::weights) return "weight";
+    return slot == SlotKind::forward_weights ? "forward weight" : "backward weight";
+  }
+
   void overwritten(const Reader& reader, InstructionId writer, std::int64_t later) {
     report_.add(ViolationKind::version_overwritten, writer,
                 "{}: with {} {} slots, {}, {} {}, may overwrite the version that {} reads for "
                 "microbatch {}",
                 at_replica(program_, reader.replica), slots_[reader.replica][reader.slot],
-                reader.slot == SlotKind::weights ? "weight" : "corrected weight",
-                at_instruction(program_, writer), batches(std::abs(later)),
+                words_for(reader.slot), at_instruction(program_, writer), batches(std::abs(later)),
                 later < 0 ? "before" : "later", at_instruction(program_, reader.id),
                 reader.residue);
   }

@@ -21,6 +21,7 @@
 
 #include "core/base/check.h"
 #include "core/model/model.h"
+#include "core/schedule/reading.h"
 
 namespace tandem {
 
@@ -152,11 +153,13 @@ struct StepSpans {
   std::span<W> weights_out = {};
   bool keeps_state = false;   // the state is read, but stays as it is
   std::span<T> rounded = {};  // a copy of the weights made, as products read them; empty: none
-  /// δ of a correction (core/schedule/correction.h), and the weights made, corrected; both empty:
-  /// not wanted. Where a decision skips the step, both stay. With them, weights and state are
-  /// stepped.
+  /// The weights made, as forwards and as backwards read them (core/schedule/reading.h); empty: not
+  /// wanted. With `drift`, a correction's δ, those of backwards are corrected, else both are
+  /// predicted, those of backwards only beside those of forwards. With any of them weights and
+  /// state are stepped. Where a decision skips the step, a prediction is the weights, and δ and
+  /// what is corrected stay.
+  std::span<T> forward_weights = {}, backward_weights = {};
   std::span<W> drift = {};
-  std::span<T> corrected = {};
   std::span<const ElementRange> decayed = {};  // ascending, apart; host memory
   std::span<W> last_step = {};  // state of a correction of delay; empty: none is made
   /// Of Muon's steps in the place of the gradient: what has been made of it, orthogonal.
@@ -184,7 +187,7 @@ struct StepNumbers {
   double correction1 = 1.0, correction2 = 1.0, slope_weight = 0.0;  // MomentCorrections
   double steps = 1.0;           // taken so far, this one included; the first has none before it
   bool corrects_decay = false;  // decay is a part of the step whose delay is corrected
-  double delay = 0.0, drift_kept = 0.0;  // Correction's, where weights are corrected
+  Reading reading = {};         // of the planes that are made
   /// Read when the step runs, which the host can't do when it is launched. Its scale multiplies
   /// gradient_scale, its steps and corrections take the place of those above; where it skips, the
   /// state stays and weights_out becomes weights. Null: nothing was decided.

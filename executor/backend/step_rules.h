@@ -87,10 +87,14 @@ void check_step(const StepSpans<T, W>& spans) {
                    spans.second.size() == (states > 1 ? size : 0) &&
                    (spans.last_step.size() == size || spans.last_step.empty()),
                spans.first.size(), spans.second.size(), spans.last_step.size(), size, states);
-  const std::size_t corrected = spans.corrected.size();
-  TANDEM_CHECK(corrected == spans.drift.size() && (corrected == 0 || spans.last_step.empty()) &&
-                   (corrected == 0 || (corrected == size && out == size && !spans.keeps_state)),
-               corrected, spans.drift.size(), size, out);
+  const std::size_t forward = spans.forward_weights.size(), drift = spans.drift.size(),
+                    backward = spans.backward_weights.size();
+  const bool plain = out == size && !spans.keeps_state && spans.last_step.empty();
+  TANDEM_CHECK(forward + backward == 0 || plain, forward, backward, size, out);
+  TANDEM_CHECK(drift == 0 ? (forward == size || forward + backward == 0) &&
+                                (backward == size || backward == 0)
+                          : drift == size && backward == size && forward == 0,
+               forward, backward, drift, size);
 }
 
 /// Numbers of a step as kernels use them, with what was decided.
@@ -101,8 +105,8 @@ struct StepFactors {
   // Of a step whose gradient is late: times that it and the step before count, and the parts of the
   // decay within it and apart. Numbers, for choices would keep a loop from being vectorised.
   T late_step, last_step, decay_within, decay_apart;
-  // Of weights that are corrected for backwards.
-  T delay, keep_drift, take_drift;
+  // Of weights as passes read them: what the step is multiplied by to be ahead, and a correction.
+  T forward_ahead, backward_ahead, delay, keep_drift, take_drift;
 
   TANDEM_IN_KERNELS explicit StepFactors(const StepNumbers& n)
       : rate(static_cast<T>(n.learning_rate)),
@@ -124,9 +128,11 @@ struct StepFactors {
         last_step(is_first(n) ? T{0} : T{1}),
         decay_within(n.corrects_decay ? T{1} : T{0}),
         decay_apart(n.corrects_decay ? T{0} : T{1}),
-        delay(static_cast<T>(n.delay)),
-        keep_drift(static_cast<T>(n.drift_kept)),
-        take_drift(static_cast<T>(1.0 - n.drift_kept)) {}
+        forward_ahead(static_cast<T>(n.learning_rate * n.reading.forward_horizon)),
+        backward_ahead(static_cast<T>(n.learning_rate * n.reading.backward_horizon)),
+        delay(static_cast<T>(n.reading.delay)),
+        keep_drift(static_cast<T>(n.reading.kept)),
+        take_drift(static_cast<T>(1.0 - n.reading.kept)) {}
 
  private:
   TANDEM_IN_KERNELS static bool is_first(const StepNumbers& n) {
@@ -134,7 +140,13 @@ struct StepFactors {
   }
 };
 
-/// What backwards read of a weight that a step has made: see core/schedule/correction.h.
+/// A weight that a step made by `change`, if it came again: see core/schedule/reading.h.
+template <class T>
+TANDEM_IN_KERNELS inline T predicted(T ahead, T made, T change) {
+  return std::fma(-ahead, change, made);
+}
+
+/// What backwards read of a weight that a step has made, corrected: see core/schedule/reading.h.
 template <class T>
 TANDEM_IN_KERNELS inline T corrected(const StepFactors<T>& by, T before, T made, T& drift) {
   drift = std::fma(by.keep_drift, drift, by.take_drift * (made - before));

@@ -1,6 +1,7 @@
 // Optimizers' steps: a rule (step_rules.h) over stretches of elements, in vectors.
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "executor/backend/step_rules.h"
@@ -15,25 +16,42 @@ namespace {
 template <class T>
 bool keeps_weights(const StepSpans<T>& spans, const StepNumbers& numbers) {
   if (numbers.decision == nullptr || numbers.decision->skip == 0.0) return false;
-  if (!spans.weights_out.empty() && spans.weights_out.data() != spans.weights.data())
-    std::copy(spans.weights.begin(), spans.weights.end(), spans.weights_out.begin());
+  const auto keep_in = [&spans](std::span<T> made) {
+    if (!made.empty() && made.data() != spans.weights.data())
+      std::copy(spans.weights.begin(), spans.weights.end(), made.begin());
+  };
+  keep_in(spans.weights_out);
+  if (!spans.drift.empty()) return true;
+  keep_in(spans.forward_weights);
+  keep_in(spans.backward_weights);
   return true;
 }
 
-/// Calls `loops` with what a step writes, whether it makes up for delay, and whether it corrects
-/// what backwards read, as constants, so that no loop asks.
+/// The planes that passes read, which a step makes beside the weights.
+enum class Planes : std::uint8_t { none, predicted_forward, both_predicted, corrected_backward };
+
+template <Planes kPlanes>
+using PlanesConstant = std::integral_constant<Planes, kPlanes>;
+
+/// Calls `loops` with what a step writes, whether it makes up for delay, and what passes read, as
+/// constants, so that no loop asks.
 template <class T, class Loops>
 void with_results(const StepSpans<T>& spans, const Loops& loops) {
   constexpr std::bool_constant<true> kYes;
   constexpr std::bool_constant<false> kNo;
+  constexpr PlanesConstant<Planes::none> kNone;
   const auto with_weights_and_state = [&](auto weights, auto state) {
     if (spans.last_step.empty())
-      loops(weights, state, kNo, kNo);
+      loops(weights, state, kNo, kNone);
     else
-      loops(weights, state, kYes, kNo);
+      loops(weights, state, kYes, kNone);
   };
-  if (!spans.corrected.empty()) {
-    loops(kYes, kYes, kNo, kYes);
+  if (!spans.drift.empty()) {
+    loops(kYes, kYes, kNo, PlanesConstant<Planes::corrected_backward>{});
+  } else if (!spans.backward_weights.empty()) {
+    loops(kYes, kYes, kNo, PlanesConstant<Planes::both_predicted>{});
+  } else if (!spans.forward_weights.empty()) {
+    loops(kYes, kYes, kNo, PlanesConstant<Planes::predicted_forward>{});
   } else if (spans.weights_out.empty()) {
     with_weights_and_state(kNo, kYes);
   } else if (spans.keeps_state) {
@@ -50,12 +68,12 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
           *gradients = Rule::kOrthogonal ? spans.change.data() : spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
   T *last_step = spans.last_step.data(), *drift = spans.drift.data(),
-    *read = spans.corrected.data();
+    *ahead = spans.forward_weights.data(), *back = spans.backward_weights.data();
   with_results(
       spans,
-      [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kLate, bool kCorrects>(
+      [=, size = spans.weights.size()]<bool kWeights, bool kState, bool kLate, Planes kPlanes>(
           std::bool_constant<kWeights>, std::bool_constant<kState>, std::bool_constant<kLate>,
-          std::bool_constant<kCorrects>) {
+          PlanesConstant<kPlanes>) {
         on_widest_vectors([=]() TANDEM_LOOPS {
           const StepFactors<T> by = factors;  // here, for what is written may be anywhere else
           TANDEM_INDEPENDENT_TURNS
@@ -75,7 +93,13 @@ void step_stretch(const StepSpans<T>& spans, const StepFactors<T>& factors) {
             } else if constexpr (kWeights) {
               const T before = weights[i], made = stepped(by, by.decay, before, change);
               out[i] = made;
-              if constexpr (kCorrects) read[i] = corrected(by, before, made, drift[i]);
+              if constexpr (kPlanes == Planes::corrected_backward)
+                back[i] = corrected(by, before, made, drift[i]);
+              if constexpr (kPlanes == Planes::both_predicted)
+                back[i] = predicted(by.backward_ahead, made, change);
+              if constexpr (kPlanes == Planes::predicted_forward ||
+                            kPlanes == Planes::both_predicted)
+                ahead[i] = predicted(by.forward_ahead, made, change);
             }
           }
         });
@@ -95,8 +119,9 @@ StepSpans<T> stretch_of(const StepSpans<T>& spans, const ElementRange& range) {
           .second = part(spans.second),
           .weights_out = part(spans.weights_out),
           .keeps_state = spans.keeps_state,
+          .forward_weights = part(spans.forward_weights),
+          .backward_weights = part(spans.backward_weights),
           .drift = part(spans.drift),
-          .corrected = part(spans.corrected),
           .last_step = part(spans.last_step),
           .change = part(spans.change)};
 }

@@ -70,7 +70,7 @@ class StageWork {
     State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     auto kernels = backend_.kernels(stream);
-    ForwardSpans<T, W> spans{.weights = s.weights.held(version),
+    ForwardSpans<T, W> spans{.weights = s.read_forward().held(version),
                              .input = boundaries_.input_of(s, k),
                              .sample = sample_of(s, k, stream),
                              .scratch = scratch_for(s)};
@@ -270,7 +270,7 @@ class StageWork {
   BackwardSpans<T, W> input_half_spans(State& s, const Instance& instance) {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
-    spans.weights = s.read_backward(*run_.versions(instance));
+    spans.weights = s.read_backward().held(*run_.versions(instance));
     if (s.above(k) != nullptr) spans.input_gradient = boundaries_.take_input_gradient(s, k);
     return spans;
   }
@@ -304,7 +304,7 @@ class StageWork {
   ForwardSpans<T, W> forward_spans(State& s, const Instance& instance, Stream& stream) {
     const std::int64_t k = instance.microbatch;
     return {
-        .weights = s.weights.held(*run_.versions(instance)),
+        .weights = s.read_forward().held(*run_.versions(instance)),
         .input = boundaries_.input_of(s, k),
         .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
@@ -333,7 +333,7 @@ class StageWork {
             Kernels& kernels) {
     how.batch = microbatch / run_.program.microbatches() + 1;
     how.gradient_scale *= s.place.gradient_factor;
-    how.correction = s.place.correction;
+    how.reading = s.place.reading;
     const std::int64_t number = update_of(s, microbatch);
     UpdateSpans<T, W> spans = s.step_spans(number + 1, versions.read, versions.made);
     spans.gradients = s.gradients.held(number);

@@ -169,7 +169,7 @@ class TrainingRun {
           .device = device,
           .layers = setup_.layers[index(placement.stage[replica])],
           .reads_newest = program_.reads_newest(),
-          .correction = program_.correction(replica),
+          .reading = program_.reading(replica),
           .first_tensor = first_tensors_[placement.stage[replica]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
                                         covered_[last] * run_.width),

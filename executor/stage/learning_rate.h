@@ -21,10 +21,10 @@ std::string_view name(LearningRateKind kind);
 /// INVARIANT: warmup ≥ 0, and but for constant warmup ≤ total; wsd: 0 ≤ decay ≤ total − warmup.
 struct LearningRateSchedule {
   LearningRateKind kind = LearningRateKind::constant;
-  std::int64_t warmup = 0;  // rises in equal steps, batch `warmup` is the first at the peak
-  std::int64_t total = 0;   // of the run; not read by constant
-  std::int64_t decay = 0;   // of wsd: the last ones of the run
-  double least = 0.0;       // the rate that is approached; after `total`, the rate
+  std::int64_t warmup = 0;     // rises in equal steps, batch `warmup` is the first at the peak
+  std::int64_t total = 0;      // of the run; not read by constant
+  std::int64_t decay = 0;      // of wsd: the last ones of the run
+  double least = 0.0;          // the rate that is approached; after `total`, the rate
   std::int64_t annealing = 0;  // over which rates of delayed stages rise to the whole rate
   friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
 };

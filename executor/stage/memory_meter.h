@@ -16,7 +16,7 @@ using MemoryClass = Bytes MemoryByClass::*;
 constexpr MemoryClass class_of(SlotKind kind, std::int64_t position) {
   if (kind == SlotKind::weights)
     return position == 0 ? &MemoryByClass::weights : &MemoryByClass::versions;
-  if (kind == SlotKind::corrected_weights) return &MemoryByClass::versions;
+  if (is_version(kind)) return &MemoryByClass::versions;
   if (kind == SlotKind::gradients) return &MemoryByClass::gradients;
   const bool stashes = kind == SlotKind::stash || kind == SlotKind::eviction_buffer ||
                        kind == SlotKind::hosted_stash;

@@ -63,9 +63,9 @@ struct UpdateSpans {
   std::span<const W> weights = {}, gradients = {};
   std::span<W> state = {}, weights_out = {};
   std::span<T> rounded = {};  // a copy of the weights made; empty: not wanted
-  /// Where backwards read corrected weights: δ, zeros before the first update, and what they read.
+  /// As StepSpans has them; δ is zeros before the first update.
+  std::span<T> forward_weights = {}, backward_weights = {};
   std::span<W> drift = {};
-  std::span<T> corrected = {};
   std::span<T> scratch = {};  // update_scratch() elements
 };
 
@@ -85,7 +85,7 @@ struct OptimizerStep {
   std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
   double gradient_scale = 1.0;  // factor of the gradients
   StepWrites writes = StepWrites::all;
-  Correction correction = {};                // of the stage; its delay divides the rate, too
+  Reading reading = {};                      // of the stage; its delay divides the rate, too
   const UpdateDecision* decision = nullptr;  // knows how many steps were taken, so `number` counts
                                              // for nothing, and has a further factor
 };
@@ -95,7 +95,7 @@ inline double muon_rate(const OptimizerConfig& config, const OptimizerStep& step
   const double peak = config.muon_learning_rate.value_or(config.learning_rate);
   LearningRateSchedule schedule = config.schedule;
   if (config.learning_rate > 0.0) schedule.least *= peak / config.learning_rate;
-  return learning_rate_at(schedule, peak, step.batch, step.correction.delay);
+  return learning_rate_at(schedule, peak, step.batch, step.reading.delay);
 }
 
 inline StepNumbers step_numbers(const OptimizerConfig& config, const OptimizerStep& step) {
@@ -103,7 +103,7 @@ inline StepNumbers step_numbers(const OptimizerConfig& config, const OptimizerSt
   const DecideNumbers moments = moment_numbers(config);
   const MomentCorrections corrections = moment_corrections(moments, count);
   return {.learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch,
-                                            step.correction.delay),
+                                            step.reading.delay),
           .gradient_scale = step.gradient_scale,
           .weight_decay = config.weight_decay,
           .beta1 = moments.beta1,
@@ -114,8 +114,7 @@ inline StepNumbers step_numbers(const OptimizerConfig& config, const OptimizerSt
           .slope_weight = corrections.slope_weight,
           .steps = count,
           .corrects_decay = config.correction == DelayCorrection::error_feedback_with_decay,
-          .delay = step.correction.delay,
-          .drift_kept = step.correction.kept,
+          .reading = step.reading,
           .decision = step.decision};
 }
 
@@ -150,8 +149,9 @@ StepSpans<T, W> step_spans(const StateLayout& layout, std::span<const Tensor> te
                        .second = part(spans.state, state.second),
                        .keeps_state = writes == StepWrites::weights,
                        .rounded = part(spans.rounded, range),
+                       .forward_weights = part(spans.forward_weights, range),
+                       .backward_weights = part(spans.backward_weights, range),
                        .drift = part(spans.drift, range),
-                       .corrected = part(spans.corrected, range),
                        .last_step = part(spans.state, state.last_step)};
   if (writes != StepWrites::state) made.weights_out = part(spans.weights_out, range);
   return made;

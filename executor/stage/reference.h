@@ -25,6 +25,7 @@
 #include "executor/stage/gradient_guard.h"
 #include "executor/stage/optimizer.h"
 #include "executor/stage/reference_config.h"
+#include "executor/stage/reference_version.h"
 
 namespace tandem {
 
@@ -130,10 +131,7 @@ class Reference {
     std::vector<T> backward_weights = {};  // empty: backward reads the same
     std::vector<std::vector<T>> sums = {};
   };
-  struct Version {
-    Tensors weights = {};
-    Tensors corrected = {};  // what backwards read; empty: the weights
-  };
+  using Version = ReferenceVersion<T>;
   struct SerialStage {
     ReferenceStage config;
     std::vector<Entry> entries;
@@ -165,10 +163,10 @@ class Reference {
         std::vector<T> weights = zeros(tensor.size());
         initialise<T>(tensor, config_.seed, weights);
         stage.versions.back().weights[tensor.name] = weights;
-        if (config.correction.corrects()) stage.versions.back().corrected[tensor.name] = weights;
+        stage.versions.back().predict_no_change(config.reading, tensor.name);
         state_.weights[tensor.name] = std::move(weights);
         state_.optimizer[tensor.name] =
-            zeros(states_of(tensor) + (config.correction.corrects() ? tensor.size() : 0));
+            zeros(states_of(tensor) + (config.reading.corrects() ? tensor.size() : 0));
       }
       stage.entries.push_back({.layer = std::move(layer)});
     }
@@ -207,8 +205,8 @@ class Reference {
     if (std::exchange(loaded, version) == version) return;
     const auto back = static_cast<std::size_t>(stage.updates - version);
     const Version& read = stage.versions.at(stage.versions.size() - 1 - back);
-    const bool corrected = into == &Entry::backward_weights && stage.config.correction.corrects();
-    const Tensors& weights = corrected ? read.corrected : read.weights;
+    const Tensors& weights =
+        into == &Entry::backward_weights ? read.read_by_backward() : read.read_by_forward();
     for (Entry& entry : stage.entries) {
       (entry.*into).clear();
       for (const Tensor& tensor : entry.layer.tensors()) {
@@ -374,7 +372,7 @@ class Reference {
   }
   void update_stage(SerialStage& stage, const Tensors& gradients,
                     const std::map<std::string, GuardDecision>& decisions) {
-    Version version{.corrected = stage.versions.back().corrected};
+    Version version;
     bool skipped = false;
     for (const Entry& entry : stage.entries) {
       for (const Tensor& tensor : entry.layer.tensors()) {
@@ -383,11 +381,12 @@ class Reference {
         if (tied_ && tensor.name == kHeadTable) {
           state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
           state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
+          version.tie(kHeadTable, kTokenTable);
         } else if (!decision.skip) {
-          update_tensor(stage, tensor, gradients.at(tensor.name), decision,
-                        version.corrected[tensor.name]);
+          update_tensor(stage, tensor, gradients.at(tensor.name), decision, version);
         }
         version.weights[tensor.name] = state_.weights.at(tensor.name);
+        if (decision.skip) version.skip(stage.versions.back(), stage.config.reading, tensor.name);
       }
     }
     stage.versions.push_back(std::move(version));
@@ -406,29 +405,35 @@ class Reference {
     return StateLayout(config_.optimizer.optimizer(), std::span(&alone, 1)).size();
   }
   void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
-                     const GuardDecision& decision, std::vector<T>& corrected) {
+                     const GuardDecision& decision, Version& version) {
     const Tensor alone = by_itself(tensor);
     const std::span<const Tensor> tensors(&alone, 1);
     std::vector<T>& weights = state_.weights.at(tensor.name);
     const std::vector<T> before = weights;
-    std::span<T> state = state_.optimizer.at(tensor.name), drift;
-    if (stage.config.correction.corrects()) {
+    std::span<T> state = state_.optimizer.at(tensor.name), drift, forward, backward;
+    const Reading& reading = stage.config.reading;
+    if (reading.corrects()) {
       drift = state.last(weights.size());
       state = state.first(state.size() - weights.size());
     }
+    if (Version::has_forward(reading))
+      forward = version.forward[tensor.name] = zeros(tensor.size());
+    if (Version::has_backward(reading))
+      backward = version.backward[tensor.name] = zeros(tensor.size());
     std::vector<T> scratch = zeros(update_scratch<T, T>(config_.optimizer.kind, tensors));
     update(kernels_, config_.optimizer,
            {.number = stage.steps + 1,
             .batch = state_.batches + 1,
             .gradient_scale = scale_of(stage) * decision.scale,
-            .correction = stage.config.correction},
+            .reading = reading},
            tensors,
            {.weights = before,
             .gradients = gradient,
             .state = state,
             .weights_out = weights,
+            .forward_weights = forward,
+            .backward_weights = backward,
             .drift = drift,
-            .corrected = corrected,
             .scratch = scratch});
   }
 

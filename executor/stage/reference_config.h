@@ -23,7 +23,7 @@ struct ReferenceStage {
   // Of each microbatch of a batch, 0 … m−1.
   std::vector<std::int32_t> staleness = {};           // in updates of the stage; empty: 0
   std::vector<std::int32_t> backward_staleness = {};  // that of its backward; empty: the same
-  Correction correction = {};                         // of what its backwards read
+  Reading reading = {};                               // what they read instead of weights
   std::vector<std::int32_t> replica = {};             // to whose sum it adds; empty: k mod replicas
   /// The microbatches of a batch in the order in which they are added; empty: ascending.
   std::vector<std::int32_t> order = {};

@@ -75,7 +75,7 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
         .layers = layers[index(stage)],
         .replicas = static_cast<std::int32_t>(replicas.size()),
         .staleness = std::vector<std::int32_t>(m, delay),
-        .correction = schedule.corrections.empty() ? Correction{} : schedule.corrections[stage],
+        .reading = schedule.readings.empty() ? Reading{} : schedule.readings[stage],
         .replica = std::vector<std::int32_t>(m)};
     std::vector<std::vector<std::int32_t>> orders;
     for (std::size_t replica = 0; replica < replicas.size(); ++replica) {

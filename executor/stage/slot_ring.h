@@ -43,6 +43,8 @@ class SlotRing {
       slots_.push_back(std::make_unique<Slot>(allocate(elements)));
   }
 
+  std::int64_t slots() const { return std::ssize(slots_); }
+
   /// The slot of use `q`, free until now. Throws DeviceError when its last use has not ended.
   Elements acquire(std::int64_t q) {
     Slot& slot = of(q);

@@ -47,7 +47,7 @@ struct StagePlace {
   DeviceId device{};  // within the pipeline
   LayerRange layers;
   bool reads_newest = false;     // Schedule::reads_newest
-  Correction correction = {};    // of what its backwards read
+  Reading reading = {};          // instead of weights
   std::size_t first_tensor = 0;  // which of the model's tensors its first one is
   double loss_scale = 1.0;
   double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
@@ -84,7 +84,6 @@ class StageState {
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
-        corrected_versions(slots[SlotKind::corrected_weights]),
         stashes(of_device),
         most_stashes(slots[SlotKind::stash]),
         forwards_in_scratch(setup.recompute == Recompute::stage && slots.forwards_in_workspace) {
@@ -96,7 +95,8 @@ class StageState {
       return Ring(kind, id, slots[kind], elements, meter, allocate);
     };
     weights = ring(SlotKind::weights, sizes.parameters);
-    corrected_weights = ring(SlotKind::corrected_weights, sizes.parameters);
+    forward_weights = ring(SlotKind::forward_weights, sizes.parameters);
+    backward_weights = ring(SlotKind::backward_weights, sizes.parameters);
     gradients = {SlotKind::gradients,
                  id,
                  slots[SlotKind::gradients],
@@ -108,13 +108,12 @@ class StageState {
     output = ring(SlotKind::output, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
-    const std::int64_t drifts = where.correction.corrects() ? sizes.parameters : 0;
-    state = backend.template allocate<W>(state_size() + drifts);
+    state = backend.template allocate<W>(state_size() + (slots.keeps_drift ? sizes.parameters : 0));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
     const Bytes kept = state.bytes() + master.bytes();
     meter.commit(&MemoryByClass::optimizer, kept);
     meter.acquire(&MemoryByClass::optimizer, kept);
-    readers_.assign(static_cast<std::size_t>(versions), 0);
+    readers_.assign(static_cast<std::size_t>(read_forward().slots()), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =
         std::vector<typename B::Fence>(static_cast<std::size_t>(slots[SlotKind::input]));
@@ -124,7 +123,9 @@ class StageState {
   void initialise(B& backend, std::uint64_t seed) {
     const auto initial = [this, seed](std::span<W> values) { stage.initialise(values, seed); };
     std::vector<std::span<T>> read{weights.acquire(0)};
-    if (place.correction.corrects()) read.push_back(corrected_weights.acquire(0));
+    for (Ring* plane : {&forward_weights, &backward_weights}) {
+      if (plane->slots() > 0) read.push_back(plane->acquire(0));
+    }
     if constexpr (kHasMaster) {
       std::vector<W> exact(master.elements().size());
       initial(exact);
@@ -151,16 +152,17 @@ class StageState {
     const std::span<W> all = state.elements();
     const auto states = static_cast<std::size_t>(state_size());
     spans.state = all.first(states);
-    if (!place.correction.corrects()) return spans;
+    spans.forward_weights = take_version(forward_weights, version);
+    spans.backward_weights = take_version(backward_weights, version);
     spans.drift = all.subspan(states);
-    if (version >= corrected_versions) corrected_weights.release(version - corrected_versions);
-    spans.corrected = corrected_weights.acquire(version);
     return spans;
   }
 
-  /// What a backward reads of `version`.
-  std::span<const T> read_backward(std::int64_t version) {
-    return place.correction.corrects() ? corrected_weights.held(version) : weights.held(version);
+  /// The versions of weights that a forward, its recomputation too, and a backward read.
+  Ring& read_forward() { return place.reading.predicts_forward() ? forward_weights : weights; }
+  Ring& read_backward() {
+    if (place.reading.reads_alike()) return read_forward();
+    return place.reading.has_backward_plane() ? backward_weights : weights;
   }
 
   /// The weights that are trained, when `version` is the newest. Throws DeviceError when it is
@@ -184,18 +186,7 @@ class StageState {
   }
   /// The slot of a version that is about to be made. Throws DeviceError when what it held has
   /// readers left.
-  std::span<T> take_version(std::int64_t version) {
-    const std::int64_t overwritten = version - versions;
-    if (overwritten >= 0) {
-      if (const std::int64_t busy = readers(overwritten); busy != 0) {
-        throw DeviceError(fmt::format(
-            "stage {}: update {} overwrites version {}, which {} microbatches still use", index(id),
-            version - 1, overwritten, busy));
-      }
-      weights.release(overwritten);
-    }
-    return weights.acquire(version);
-  }
+  std::span<T> take_version(std::int64_t version) { return take_version(weights, version); }
 
   /// Allocates what it has at its partner: the partner's memory.
   void add_hosted_stashes(std::int32_t count, B& partner, MemoryMeter& meter) {
@@ -262,16 +253,16 @@ class StageState {
   const Stage<typename B::Kernels> stage;
   const OptimizerConfig optimizer;
   const Data* data;
-  const std::int32_t versions, corrected_versions;
+  const std::int32_t versions;
   StashPool<B>& stashes;
   const std::int32_t most_stashes;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
   Ring weights, input, output, input_gradient, kept_gradients;
-  Ring eviction_buffer, hosted_stash;  // of stashes that are evicted
-  Ring corrected_weights;
-  typename B::template Buffer<W> state;   // of the optimizer, and δ of a correction behind it
-  typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
+  Ring eviction_buffer, hosted_stash;      // of stashes that are evicted
+  Ring forward_weights, backward_weights;  // versions as passes read them, where that differs
+  typename B::template Buffer<W> state;    // of the optimizer, and δ of a correction behind it
+  typename B::template Buffer<W> master;   // empty: the versions of the weights are not rounded
   std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
   typename B::Fence tied_sum;  // behind the newest of these sums
   /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
@@ -314,7 +305,21 @@ class StageState {
     return StateLayout(optimizer.optimizer(), stage.parameters()).size();
   }
   std::int64_t& readers(std::int64_t version) {
-    return readers_[static_cast<std::size_t>(version % versions)];
+    return readers_[static_cast<std::size_t>(version) % readers_.size()];
+  }
+  /// Of weights or a plane; empty: the stage has none of these.
+  std::span<T> take_version(Ring& ring, std::int64_t version) {
+    if (ring.slots() == 0) return {};
+    if (const std::int64_t overwritten = version - ring.slots(); overwritten >= 0) {
+      const std::int64_t busy = &ring == &read_forward() ? readers(overwritten) : 0;
+      if (busy != 0) {
+        throw DeviceError(fmt::format(
+            "stage {}: update {} overwrites version {}, which {} microbatches still use", index(id),
+            version - 1, overwritten, busy));
+      }
+      ring.release(overwritten);
+    }
+    return ring.acquire(version);
   }
   template <class Visit>
   static void for_each(const std::vector<StageState*>& side, const Visit& visit) {

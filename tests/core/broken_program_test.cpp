@@ -186,8 +186,7 @@ TEST_P(BrokenProgram, WithOneSlotLessIsCaught) {
         EXPECT_FALSE(found.empty())
             << good.name << ": " << name(static_cast<SlotKind>(kind)) << " of " << index(replica);
         for (const Violation& violation : found) {
-          const bool version =
-              kind == index(SlotKind::weights) || kind == index(SlotKind::corrected_weights);
+          const bool version = is_version(static_cast<SlotKind>(kind));
           EXPECT_EQ(violation.kind,
                     version ? ViolationKind::version_overwritten : ViolationKind::slot_overwritten);
         }

@@ -34,6 +34,9 @@ struct Rule {
   std::function<std::int64_t(std::int64_t k, std::size_t layer)> forward, backward;
   /// Backwards read w − delay·δ, δ ← kept·δ + (1 − kept)·(change of w); by layer. Empty: w.
   std::vector<Rational> delay = {}, kept = {};
+  /// Passes read w + horizon · (the step that made w); by layer. Empty: w.
+  std::vector<Rational> forward_horizon = {}, backward_horizon = {};
+  Rational momentum = 0;                    // what is left of the mean of gradients
   std::vector<Rational> rate_divisor = {};  // by layer; empty: 1
   bool feeds_back = false;                  // a step counts twice, and the one before is given back
 };
@@ -77,9 +80,10 @@ Row row_times(const Row& x, const Matrix& w, bool transposed) {
   return y;
 }
 
-/// What there is of each version: the weights, what backwards read, δ, and the step that made it.
+/// What there is of each version: the weights, what forwards and backwards read, δ, the mean of
+/// gradients, and the step that made it.
 struct Version {
-  Weights weights, corrected, drift, step;
+  Weights weights, forward, backward, drift, mean, step;
 };
 
 /// Adds what microbatch k leaves by the versions that the rule says.
@@ -92,12 +96,12 @@ void add_gradient(const Task& task, const Rule& rule, std::int64_t k,
   };
   std::vector<Row> x{std::move(input)};
   for (std::size_t layer = 0; layer < layers; ++layer)
-    x.push_back(row_times(x.back(), read(rule.forward, layer).weights[layer], false));
+    x.push_back(row_times(x.back(), read(rule.forward, layer).forward[layer], false));
   Row error = x.back();
   for (std::size_t i = 0; i < d; ++i) error[i] = (error[i] - target[i]) / task.microbatches;
   for (std::size_t layer = layers; layer-- > 0;) {
     for (std::size_t i = 0; i < d * d; ++i) gradient[layer][i] += x[layer][i / d] * error[i % d];
-    error = row_times(error, read(rule.backward, layer).corrected[layer], true);
+    error = row_times(error, read(rule.backward, layer).backward[layer], true);
   }
 }
 
@@ -108,16 +112,22 @@ Version next_version(const Task& task, const Rule& rule, const Version& now,
     const Rational rate =
         rule.rate_divisor.empty() ? task.rate : task.rate / rule.rate_divisor[layer];
     for (std::size_t i = 0; i < gradient[layer].size(); ++i) {
-      const Rational step = -rate * gradient[layer][i];
+      Rational& mean = next.mean[layer][i];
+      mean = rule.momentum * mean + (1 - rule.momentum) * gradient[layer][i];
+      const Rational step = -rate * mean;
       const bool twice = rule.feeds_back && !is_first;
       const Rational change = twice ? 2 * step - now.step[layer][i] : step;
       next.step[layer][i] = step;
       next.weights[layer][i] += change;
-      next.corrected[layer][i] = next.weights[layer][i];
+      const auto predicted = [&](const std::vector<Rational>& horizon) -> Rational {
+        return next.weights[layer][i] + (horizon.empty() ? Rational(0) : horizon[layer] * step);
+      };
+      next.forward[layer][i] = predicted(rule.forward_horizon);
+      next.backward[layer][i] = predicted(rule.backward_horizon);
       if (rule.delay.empty()) continue;
       Rational& drift = next.drift[layer][i];
       drift = rule.kept[layer] * drift + (1 - rule.kept[layer]) * change;
-      next.corrected[layer][i] -= rule.delay[layer] * drift;
+      next.backward[layer][i] -= rule.delay[layer] * drift;
     }
   }
   return next;
@@ -127,7 +137,7 @@ Version next_version(const Task& task, const Rule& rule, const Version& now,
 std::vector<Weights> by_rationals(const Task& task, const Rule& rule) {
   Weights zeros;
   for (const Matrix& matrix : task.initial) zeros.emplace_back(matrix.size());
-  std::vector<Version> versions{{task.initial, task.initial, zeros, zeros}};
+  std::vector<Version> versions{{task.initial, task.initial, task.initial, zeros, zeros, zeros}};
   for (std::int64_t u = 0; u < task.updates; ++u) {
     Weights gradient = zeros;
     for (std::int64_t k = u * task.microbatches; k < (u + 1) * task.microbatches; ++k)
@@ -293,12 +303,12 @@ TEST(ExactArithmetic, PipeMareFollowsItsRule) {
     const std::vector<LayerRange> stages = stages_of(test);
     Schedule schedule = test.make();
     std::vector<Rational> delays, published, negated, kept, swapped;
-    for (const StageId stage : ids(schedule.corrections)) {
-      Correction& correction = schedule.corrections[stage];
-      correction.kept = 0.25;  // the default's powers are no dyadic numbers
+    for (const StageId stage : ids(schedule.readings)) {
+      Reading& reading = schedule.readings[stage];
+      reading.kept = 0.25;  // the default's powers are no dyadic numbers
       const auto ahead = std::ssize(stages) - 1 - static_cast<std::int64_t>(index(stage));
       delays.push_back(Rational(ahead, m));
-      EXPECT_EQ(Rational(correction.delay), delays.back());
+      EXPECT_EQ(Rational(reading.delay), delays.back());
       published.push_back(Rational(2 * ahead + 1, m));
       negated.push_back(-delays.back());
       kept.push_back(Rational(1, 4));
@@ -310,6 +320,64 @@ TEST(ExactArithmetic, PipeMareFollowsItsRule) {
     expect_rule(test, schedule, corrected(m, stages, delays, swapped), false);
     expect_rule(test, schedule, newest(m, stages), false);
     expect_rule(test, schedule, stashed(m, stages), false);
+  }
+}
+
+/// Horizons of stages that hold these layers, by layer.
+std::vector<Rational> by_layer(const std::vector<LayerRange>& stages,
+                               const std::vector<Rational>& of_stages) {
+  std::vector<Rational> all;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    all.insert(all.end(), static_cast<std::size_t>(stages[stage].size()), of_stages[stage]);
+  return all;
+}
+
+/// A rule whose passes predict what they read.
+Rule predicted(Rule rule, const std::vector<LayerRange>& stages,
+               const std::vector<Rational>& forward, const std::vector<Rational>& backward) {
+  rule.forward_horizon = by_layer(stages, forward);
+  rule.backward_horizon = by_layer(stages, backward);
+  return rule;
+}
+
+/// The papers' horizons in backwards, of p stages: (p − 1 − s) + ⌊s/2⌋, p − 1 − s and ⌊s/2⌋.
+struct Horizons {
+  std::vector<Rational> both, ahead, back, none;
+};
+Horizons horizons(std::size_t p, std::int64_t m) {
+  Horizons all;
+  for (std::size_t s = 0; s < p; ++s) {
+    all.both.push_back(Rational(p - 1 - s + s / 2, m));
+    all.ahead.push_back(Rational(p - 1 - s, m));
+    all.back.push_back(Rational(s / 2, m));
+    all.none.emplace_back(0);
+  }
+  return all;
+}
+
+TEST(ExactArithmetic, PredictingSchedulesFollowTheirRules) {
+  for (const char* schedule : {"spectrain", "spectrain-v2", "pipeoptim"}) {
+    for (TrainingCase test : cases_of(schedule)) {
+      test.batches = test.microbatches == 1 ? 3 : 2;
+      test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 0.25, .momentum = 0.5};
+      const std::int64_t m = test.microbatches;
+      const std::vector<LayerRange> stages = stages_of(test);
+      const Horizons by = horizons(stages.size(), m);
+      const auto [v1, v2, optim] =
+          std::tuple{predicted(newest(m, stages), stages, by.both, by.back),
+                     predicted(stashed(m, stages), stages, by.ahead, by.ahead),
+                     predicted(newest(m, stages), stages, by.ahead, by.none)};
+      Rule right = test.schedule == "spectrain" ? v1 : test.schedule == "spectrain-v2" ? v2 : optim;
+      right.momentum = Rational(1, 2);
+      expect_rule(test, right, true);
+      // Of a prediction nothing is seen before a forward finds an update, and its gradient another.
+      if (test.devices != 4 || m != 1) continue;
+      Rule negated = right, further = right, unpredicted = right;
+      for (Rational& horizon : negated.forward_horizon) horizon = -horizon;
+      for (Rational& horizon : further.forward_horizon) horizon += 1;
+      unpredicted.forward_horizon.clear();
+      for (const Rule& wrong : {negated, further, unpredicted}) expect_rule(test, wrong, false);
+    }
   }
 }
 
@@ -357,6 +425,36 @@ TEST(GoldenTrajectories, OfThreeStages) {
     EXPECT_EQ(written(*versions, 1), written(stash, 1));
     EXPECT_EQ(written(*versions, 2), written(stash, 2));
   }
+}
+
+TEST(GoldenTrajectories, OfThreeStagesThatPredict) {
+  const std::vector<LayerRange> stages{{0, 1}, {1, 2}, {2, 3}};
+  const Task task = scalars(3, {2});
+  const auto trajectory = [&](Rule rule, const std::vector<Rational>& forward,
+                              const std::vector<Rational>& backward) {
+    rule = predicted(std::move(rule), stages, forward, backward);
+    rule.momentum = Rational(1, 2);
+    return by_rationals(task, rule);
+  };
+  const std::vector<Rational> none(3, 0), ahead{2, 1, 0};
+  const auto latest = trajectory(newest(1, stages), none, none);
+  EXPECT_EQ(written(latest, 0), (Numbers{"9/8", "5431/4096", "206874001/134217728"}));
+  EXPECT_EQ(written(latest, 1), (Numbers{"9/8", "671/512", "390863/262144"}));
+  EXPECT_EQ(written(latest, 2), (Numbers{"9/8", "83/64", "47805/32768"}));
+  const auto pipeoptim = trajectory(newest(1, stages), ahead, none);
+  EXPECT_EQ(written(pipeoptim, 0), (Numbers{"9/8", "5431/4096", "101125741/67108864"}));
+  EXPECT_EQ(written(pipeoptim, 1), (Numbers{"9/8", "671/512", "191987/131072"}));
+  EXPECT_EQ(written(pipeoptim, 2), (Numbers{"9/8", "83/64", "11813/8192"}));
+  const auto kept = trajectory(stashed(1, stages), ahead, ahead);
+  EXPECT_EQ(written(kept, 0)[1], "671/512");
+  EXPECT_EQ(written(kept, 2), written(pipeoptim, 2));
+  const auto spectrain = trajectory(newest(1, stages), {2, 1, 1}, {0, 0, 1});
+  EXPECT_EQ(written(spectrain, 0), (Numbers{"9/8", "1351/1024", "1535245/1048576"}));
+  EXPECT_EQ(written(spectrain, 1), (Numbers{"9/8", "167/128", "11723/8192"}));
+  EXPECT_EQ(written(spectrain, 2), (Numbers{"9/8", "41/32", "2849/2048"}));
+  // A wrong horizon, and one against time.
+  EXPECT_NE(written(trajectory(newest(1, stages), {3, 2, 1}, none), 2), written(pipeoptim, 2));
+  EXPECT_NE(written(trajectory(newest(1, stages), {-2, -1, 0}, none), 1), written(pipeoptim, 1));
 }
 
 TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {

@@ -499,7 +499,7 @@ class DeferredKernels {
            {read(s.weights), read(s.gradient), read(one(numbers.decision)),
             state(s.first, s.keeps_state), state(s.second, s.keeps_state),
             state(s.last_step, s.keeps_state), write(s.weights_out), write(s.drift),
-            write(s.corrected), read(s.change)},
+            write(s.forward_weights), write(s.backward_weights), read(s.change)},
            [=, spans = s,
             decayed = std::vector(s.decayed.begin(), s.decayed.end())](const K& k) mutable {
              spans.decayed = decayed;

@@ -54,7 +54,9 @@ struct TrainingCase {
     const std::uint16_t stages = find_schedule(schedule).replicas_per_device;
     if (stages == 0) test.chunks = 2;
     if (stages != 1) test.model.blocks = std::max(3, devices - 1);
-    if (find_schedule(schedule).weights == WeightSemantics::latest) test.model.tied = false;
+    TrainingCase untied = test;
+    untied.model.tied = false;
+    if (!test.is_served() && untied.is_served()) return untied;
     return test;
   }
 

@@ -392,13 +392,18 @@ class Requirements {
   }
 
   static bool holds_versions(SlotKind kind) {
-    return kind == SlotKind::weights || kind == SlotKind::corrected_weights;
+    return kind == SlotKind::weights || kind == SlotKind::forward_weights ||
+           kind == SlotKind::backward_weights;
   }
 
-  /// Backwards read corrected weights where there are such, and everybody else the weights.
+  /// The plane of a version: predicted or corrected where the stage says so, or the weights.
   SlotKind read_by(Work work, ReplicaId replica) const {
-    const bool corrected = work == Work::input && program_.correction(replica).corrects();
-    return corrected ? SlotKind::corrected_weights : SlotKind::weights;
+    const Reading of = program_.reading(replica);
+    const bool backward = work == Work::input;
+    if (backward && of.corrects()) return SlotKind::backward_weights;
+    if (backward && of.backward_horizon != of.forward_horizon)
+      return of.backward_horizon > 0 ? SlotKind::backward_weights : SlotKind::weights;
+    return of.forward_horizon > 0 ? SlotKind::forward_weights : SlotKind::weights;
   }
 
   void check_versions(ReplicaId replica, SlotKind kind) {
@@ -420,7 +425,13 @@ class Requirements {
         if (version > 0 && version <= std::ssize(updates)) {
           need(updates[static_cast<std::size_t>(version - 1)].node, reader, "version is made");
         }
-        if (program_.reads_newest() && version < std::ssize(updates)) {
+        const bool shares = program_.reading(replica).shares_prediction && work == Work::forward;
+        const std::int64_t first =
+            covering == 0 ? 0 : updates[static_cast<std::size_t>(covering - 1)].last + 1;
+        if (shares && k != first) {
+          if (op(find(Work::forward, replica, first)).staleness != op(reader).staleness)
+            fault("version: {} reads another than {}", k, first);
+        } else if (program_.reads_newest() && version < std::ssize(updates)) {
           need(reader, updates[static_cast<std::size_t>(version)].node,
                "nothing newer is made before it is read");
         }
@@ -507,11 +518,11 @@ class Requirements {
   bool gradient_in_output(ReplicaId replica, std::int64_t k) {
     const std::size_t input = find(Work::input, replica, k);
     if (input == kNone || input != find(Work::weight, replica, k)) return false;
-    return std::any_of(
-        placement_.edges.begin(), placement_.edges.end(), [&](const Placement::Edge& edge) {
-          return edge.from == replica && find(Work::forward, edge.to, k) != kNone &&
-                 placement_.device[edge.to] != placement_.device[replica];
-        });
+    return std::any_of(placement_.edges.begin(), placement_.edges.end(),
+                       [&](const Placement::Edge& edge) {
+                         return edge.from == replica && find(Work::forward, edge.to, k) != kNone &&
+                                placement_.device[edge.to] != placement_.device[replica];
+                       });
   }
 
   /// What a stage makes for `others`, or receives from them.
@@ -691,6 +702,7 @@ SlotCounts least_slots(const Program& program, std::int64_t batches) {
       };
       while (!all_hold()) ++count;
     }
+    slots[replica].keeps_drift = program.reading(replica).delay > 0.0;
     slots[replica].forwards_in_workspace = std::ranges::any_of(
         runs, [replica](Requirements& run) { return !run.can_borrow(replica); });
   }

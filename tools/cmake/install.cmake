@@ -25,7 +25,7 @@ set(tandem_public_headers
   core/program/cost.h
   core/program/program.h
   core/program/timeline.h
-  core/schedule/correction.h
+  core/schedule/reading.h
   core/schedule/op.h
   core/schedule/op_kind.h
   core/schedule/placement.h

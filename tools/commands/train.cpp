@@ -265,7 +265,7 @@ Training prepare(const Options& options) {
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
   const OptimizerConfig optimizer =
-      optimizer_config(options, plan.optimizer, steps, !prepared.schedule.corrections.empty());
+      optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
   auto held_out = HeldOutEvaluation::from(options, plan);
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,

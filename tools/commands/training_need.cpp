@@ -40,8 +40,11 @@ double of_reference(const PreparedPlan& prepared) {
     const auto of = [&one](SlotKind kind) { return static_cast<double>(one[kind]); };
     // The newest, those in use, and those that are still read, the newest again among them.
     const double versions = 3 + most_stale(stage) + (stage.backward_staleness.empty() ? 0 : 1);
-    const double corrected = stage.correction.corrects() ? versions + 1 : 0;  // and their δ
-    bytes += (versions + corrected) * of(SlotKind::weights) + static_cast<double>(one.optimizer) +
+    const Reading& reading = stage.reading;
+    const double planes = (reading.predicts_forward() ? versions : 0) +
+                          (reading.predicts_backward() ? versions : 0) +
+                          (reading.corrects() ? versions + 1 : 0);  // and δ
+    bytes += (versions + planes) * of(SlotKind::weights) + static_cast<double>(one.optimizer) +
              width * (stage.replicas * of(SlotKind::gradients) + of(SlotKind::stash));
   }
   return bytes;

@@ -240,34 +240,40 @@ class KernelSet {
   }
 
  private:
+  template <class Element>
+  static Element* data_or_null(std::span<Element> span) {
+    return span.empty() ? nullptr : span.data();
+  }
+
   /// The elements of `part`, of which those of the ranges decay.
   template <class Rule>
   void step_part(Rule /*rule*/, const StepSpans<Stored, float>& spans, const StepNumbers& numbers,
                  const ElementRange& part, const RangeTable& decayed) const {
     GridShape grid = grid_of_elements(divide_up(part.size(), kPackOf<float>));
     grid.shared_bytes = shared_bytes<DecidedStep>(1);
-    float* const last_step = spans.last_step.empty() ? nullptr : spans.last_step.data();
-    context_->run(
-        grid, StepElements<Rule, Stored>{
-                  .begin = part.first,
-                  .end = part.last,
-                  .weights = spans.weights.data(),
-                  .gradient = spans.gradient.data(),
-                  .change = spans.change.data(),
-                  .first = spans.first.data(),
-                  .second = spans.second.data(),
-                  .last_step = last_step,
-                  .out = spans.weights_out.empty() ? nullptr : spans.weights_out.data(),
-                  .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
-                  .drift = spans.drift.data(),
-                  .corrected = spans.corrected.empty() ? nullptr : spans.corrected.data(),
-                  .keeps_state = spans.keeps_state,
-                  .whole = packs_are_whole(
-                      spans.weights.data(), spans.gradient.data(), spans.change.data(),
-                      spans.first.data(), spans.second.data(), last_step, spans.weights_out.data(),
-                      spans.rounded.data(), spans.drift.data(), spans.corrected.data()),
-                  .numbers = numbers,
-                  .decayed = decayed});
+    float* const last_step = data_or_null(spans.last_step);
+    context_->run(grid, StepElements<Rule, Stored>{
+                            .begin = part.first,
+                            .end = part.last,
+                            .weights = spans.weights.data(),
+                            .gradient = spans.gradient.data(),
+                            .change = spans.change.data(),
+                            .first = spans.first.data(),
+                            .second = spans.second.data(),
+                            .last_step = last_step,
+                            .out = data_or_null(spans.weights_out),
+                            .rounded = data_or_null(spans.rounded),
+                            .forward_weights = data_or_null(spans.forward_weights),
+                            .backward_weights = data_or_null(spans.backward_weights),
+                            .drift = data_or_null(spans.drift),
+                            .keeps_state = spans.keeps_state,
+                            .whole = packs_are_whole(
+                                spans.weights.data(), spans.gradient.data(), spans.change.data(),
+                                spans.first.data(), spans.second.data(), last_step,
+                                spans.weights_out.data(), spans.rounded.data(), spans.drift.data(),
+                                spans.forward_weights.data(), spans.backward_weights.data()),
+                            .numbers = numbers,
+                            .decayed = decayed});
   }
 
   Context* context_;

@@ -53,8 +53,9 @@ struct StepElements {
   float *first, *second;
   float *last_step, *out;  // null: delay is not corrected; the state alone is stepped
   A* rounded;              // null: not wanted
-  float* drift;            // of a correction, and …
-  A* corrected;            // … the weights made, corrected; null: not wanted
+  // Of the weights made, what passes read (StepSpans); null: not wanted.
+  A *forward_weights, *backward_weights;
+  float* drift;
   bool keeps_state, whole;
   StepNumbers numbers;
   RangeTable decayed;
@@ -73,12 +74,17 @@ struct StepElements {
       for (std::int64_t i = begin + (block.index() * block.threads() + thread) * kPack; i < end;
            i += stride) {
         const PackPlace<kPack> place{i, end - i, whole};
-        Pack<kPack> before{};
-        if (corrected != nullptr) before = place.load(weights);  // `out` may be the same
-        const Pack<kPack> made = skips ? place.load(weights) : step(factors, place);
+        Pack<kPack> before{}, taken{};
+        if (drift != nullptr) before = place.load(weights);  // `out` may be the same
+        const Pack<kPack> made = skips ? place.load(weights) : step(factors, place, taken);
         if (out != nullptr) place.store(out, made);
         if (rounded != nullptr) place.store(rounded, made);
-        if (corrected != nullptr && !skips) correct(factors, place, before, made);
+        if (drift == nullptr) {
+          predict(forward_weights, factors.forward_ahead, place, made, taken);
+          predict(backward_weights, factors.backward_ahead, place, made, taken);
+        } else if (!skips) {
+          correct(factors, place, before, made);
+        }
       }
     });
   }
@@ -90,11 +96,21 @@ struct StepElements {
     for (int i = 0; i < kPack; ++i)
       read[i] = tandem::corrected(factors, before[i], made[i], moved[i]);
     place.store(drift, moved);
-    place.store(corrected, read);
+    place.store(backward_weights, read);
   }
 
-  TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors,
-                                 const PackPlace<kPack>& place) const {
+  /// Of a step that is skipped there is no change.
+  TANDEM_DEVICE void predict(A* plane, float ahead, const PackPlace<kPack>& place,
+                             const Pack<kPack>& made, const Pack<kPack>& taken) const {
+    if (plane == nullptr) return;
+    Pack<kPack> read{};
+    for (int i = 0; i < kPack; ++i) read[i] = tandem::predicted(ahead, made[i], taken[i]);
+    place.store(plane, read);
+  }
+
+  /// The weights made, and what the rule took off them but for the learning rate.
+  TANDEM_DEVICE Pack<kPack> step(const StepFactors<float>& factors, const PackPlace<kPack>& place,
+                                 Pack<kPack>& taken) const {
     Pack<kPack> mean{}, square{}, before{}, made = place.load(weights);
     Pack<kPack> slope{};
     float scale = factors.scale;
@@ -113,11 +129,11 @@ struct StepElements {
     const bool alike =
         decays == decayed.contains(last) && decayed.begun_by(place.first) == decayed.begun_by(last);
     for (int i = 0; i < kPack; ++i) {
-      const float taken = Rule::change(factors, scale * slope[i], mean[i], square[i]);
+      taken[i] = Rule::change(factors, scale * slope[i], mean[i], square[i]);
       const bool own = alike ? decays : decayed.contains(place.first + i);
       const float decay = own ? factors.decay : 0.0F;
-      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], taken)
-                                     : stepped_late(factors, decay, made[i], taken, before[i]);
+      made[i] = last_step == nullptr ? stepped(factors, decay, made[i], taken[i])
+                                     : stepped_late(factors, decay, made[i], taken[i], before[i]);
     }
     if (!keeps_state) {
       if constexpr (Rule::kStates > 0) place.store(first, mean);

@@ -206,10 +206,10 @@ TEST(CountSlots, KeepsTheVersionsThatPaciWouldReadAfterAPause) {
 TEST(CountSlots, KeepsOneCorrectedVersionWhereBackwardsReadIt) {
   for (const std::int32_t m : {1, 2, 8}) {
     const Pipeline wanted = pipeline("pipemare", 4, m);
-    EXPECT_THAT(slots_of(wanted, SlotKind::corrected_weights), ElementsAre(1, 1, 1, 0));
+    EXPECT_THAT(slots_of(wanted, SlotKind::backward_weights), ElementsAre(1, 1, 1, 0));
     EXPECT_EQ(slots_of(wanted, SlotKind::weights),
               slots_of(pipeline("paci", 4, m), SlotKind::weights));
-    EXPECT_THAT(slots_of(pipeline("paci", 4, m), SlotKind::corrected_weights), Each(0));
+    EXPECT_THAT(slots_of(pipeline("paci", 4, m), SlotKind::backward_weights), Each(0));
   }
 }
 
@@ -217,9 +217,9 @@ TEST(MemoryByClass, CountsACorrectedVersionAndWhatItIsMadeFrom) {
   const Program program = program_of(pipeline("pipemare", 2, 2));
   Table<ReplicaId, StageBytes> bytes(2);
   for (StageBytes& of : bytes) {
-    of[SlotKind::weights] = of[SlotKind::corrected_weights] = 1000;
+    of[SlotKind::weights] = of[SlotKind::backward_weights] = 1000;
     of.optimizer = 2000;
-    of.correction = 4000;
+    of.drift = 4000;
   }
   const auto memory = memory_by_class(program, count_slots(program), bytes);
   EXPECT_EQ(memory[DeviceId{0}].weights, 1000);

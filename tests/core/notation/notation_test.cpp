@@ -126,31 +126,42 @@ TEST(Notation, BringsBackEverySchedule) {
   }
 }
 
-TEST(Notation, SaysWhatReadsTheNewestWeightsAndWhatCorrectsThem) {
+TEST(Notation, SaysWhatReadsTheNewestWeightsAndWhatCorrectsOrPredictsThem) {
   const std::string text =
-      "# mine  devices 2  microbatches 2  reads newest\n# corrections 0.5:0.25 0:0\n"
+      "# mine  devices 2  microbatches 2  reads newest\n# readings 0:0:0.5:0.25 2:1.5:0:0:shared\n"
       "0 | f1~1 b0 f2 b1 U\n1 | f0 b0 f1 b1 U\n";
   const Schedule schedule = parse_schedule(text, "s");
   EXPECT_TRUE(schedule.reads_newest);
-  EXPECT_EQ(schedule.corrections[StageId{0}], (Correction{.delay = 0.5, .kept = 0.25}));
+  EXPECT_EQ(schedule.readings[StageId{0}], (Reading{.delay = 0.5, .kept = 0.25}));
+  EXPECT_EQ(schedule.readings[StageId{1}],
+            (Reading{.forward_horizon = 2, .backward_horizon = 1.5, .shares_prediction = true}));
   EXPECT_EQ(round_trip(schedule), schedule);
   const auto diagnostic = [](const std::string& header) {
     return error_of([&] {
       parse_schedule("# mine  devices 1  microbatches 1" + header + "0 | f0 b0 U\n", "s");
     });
   };
-  EXPECT_EQ(diagnostic("  reads newest\n# corrections 0:0\n"), "nothing was thrown");
+  EXPECT_EQ(diagnostic("  reads newest\n# readings 0:0:0:0\n"), "nothing was thrown");
   EXPECT_THAT(diagnostic("  reads oldest\n"), HasSubstr("\"reads\" is followed by \"newest\""));
-  EXPECT_THAT(diagnostic("  reads newest\n# corrections 0:0 0:0\n"),
-              HasSubstr("2 corrections for 1 stages"));
-  EXPECT_THAT(diagnostic("\n# corrections 0:0\n"),
-              HasSubstr("1 corrections for 1 stages that do not read the newest weights"));
-  EXPECT_THAT(diagnostic("  reads newest\n# corrections 1\n"),
-              HasSubstr("expected a stage's correction, found \"1\""));
-  EXPECT_THAT(diagnostic("  reads newest\n# corrections 1:2\n"),
+  EXPECT_THAT(diagnostic("  reads newest\n# readings 0:0:0:0 0:0:0:0\n"),
+              HasSubstr("2 readings for 1 stages"));
+  EXPECT_THAT(diagnostic("\n# readings 0:0:1:0\n"),
+              HasSubstr("a backward does not read the newest"));
+  EXPECT_EQ(diagnostic("\n# readings 1:1:0:0\n"), "nothing was thrown");
+  for (const char* wrong : {"1", "1:2:3", "1:2:3:0:5", ":::"}) {
+    EXPECT_NE(diagnostic(fmt::format("  reads newest\n# readings {}\n", wrong)),
+              "nothing was thrown");
+  }
+  EXPECT_THAT(diagnostic("  reads newest\n# readings 1\n"),
+              HasSubstr("expected what a stage reads, found \"1\""));
+  EXPECT_THAT(diagnostic("  reads newest\n# readings 0:0:1:2\n"),
               HasSubstr("what is kept must be a number from 0 to 1, found \"2\""));
-  EXPECT_THAT(diagnostic("  reads newest\n# corrections nan:0.5\n"),
-              HasSubstr("a delay must be a number from 0 to 65535, found \"nan\""));
+  EXPECT_THAT(diagnostic("  reads newest\n# readings nan:0:0:0\n"),
+              HasSubstr("a number of updates must be a number from 0 to 65535, found \"nan\""));
+  for (const char* impossible : {"1:0:1:0.5", "0:1:0:0", "0:0:0:0:shared"}) {
+    EXPECT_THAT(diagnostic(fmt::format("  reads newest\n# readings {}\n", impossible)),
+                HasSubstr("a stage predicts weights or corrects those of its backwards, not both"));
+  }
 }
 
 /// Nothing that would run: any placement and any ops within the bounds.

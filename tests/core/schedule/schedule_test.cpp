@@ -63,7 +63,8 @@ TEST(Registry, ListsWhatTheContractNames) {
                    "2bp-1f1b-2",     "hanayo",        "chimera",    "dualpipe",   "dualpipev",
                    "zb-1p",          "zb-2p",         "zb-auto",    "zbv-auto",   "1f1b-v",
                    "v-min",          "v-half",        "v-zb",       "v-adaptive", "search",
-                   "pipedream",      "2bw",           "paci",       "pipemare"}));
+                   "pipedream",      "2bw",           "paci",       "pipemare",
+                   "spectrain",      "spectrain-v2",  "pipeoptim",  "xpipe"}));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -307,10 +308,10 @@ TEST(MakeSchedule, CorrectsForTheMeanDelayOfEachStage) {
     for (const bool published : {false, true}) {
       wanted.request.published_delays = published;
       const Schedule schedule = schedule_of(wanted);
-      ASSERT_EQ(schedule.corrections.size(), 4u);
+      ASSERT_EQ(schedule.readings.size(), 4u);
       for (int stage = 0; stage < 4; ++stage) {
-        const Correction& found =
-            schedule.corrections[id_at<StageId>(static_cast<std::size_t>(stage))];
+        const Reading& found =
+            schedule.readings[id_at<StageId>(static_cast<std::size_t>(stage))];
         const int ahead = 3 - stage;
         // The paper's: (2(P − i) + 1)/N, stages i from 1.
         EXPECT_EQ(found.delay, (published ? 2.0 * ahead + 1.0 : ahead) / m);
@@ -325,13 +326,40 @@ TEST(MakeSchedule, CorrectsForTheMeanDelayOfEachStage) {
       double sum = 0.0;
       for (const Op& op : schedule.order[device])
         sum += op.kind == OpKind::forward ? op.staleness : 0;
-      EXPECT_DOUBLE_EQ(sum / m, schedule.corrections[id_at<StageId>(index(device))].delay);
+      EXPECT_DOUBLE_EQ(sum / m, schedule.readings[id_at<StageId>(index(device))].delay);
     }
   }
   Pipeline wanted = pipeline("pipemare", 4, 1);
   wanted.request.correction_decay = 1.0;
-  EXPECT_EQ(schedule_of(wanted).corrections[StageId{0}].kept, 1.0);
-  EXPECT_FALSE(schedule_of(pipeline("pipemare", 1, 1)).corrections[StageId{0}].corrects());
+  EXPECT_EQ(schedule_of(wanted).readings[StageId{0}].kept, 1.0);
+  EXPECT_FALSE(schedule_of(pipeline("pipemare", 1, 1)).readings[StageId{0}].corrects());
+}
+
+/// Of each stage, horizon of forwards and of backwards.
+std::vector<std::pair<double, double>> horizons_of(const char* name, std::uint16_t devices,
+                                                   std::int32_t m) {
+  std::vector<std::pair<double, double>> all;
+  for (const Reading& reading : schedule_of(pipeline(name, devices, m)).readings)
+    all.emplace_back(reading.forward_horizon, reading.backward_horizon);
+  return all;
+}
+
+// The table of the papers and of released code, four stages and five, a microbatch an update.
+TEST(MakeSchedule, PredictsForTheHorizonsOfThePapers) {
+  using Horizons = std::vector<std::pair<double, double>>;
+  EXPECT_EQ(horizons_of("spectrain", 4, 1), (Horizons{{3, 0}, {2, 0}, {2, 1}, {1, 1}}));
+  EXPECT_EQ(horizons_of("spectrain", 5, 1), (Horizons{{4, 0}, {3, 0}, {3, 1}, {2, 1}, {2, 2}}));
+  EXPECT_EQ(horizons_of("spectrain-v2", 4, 1), (Horizons{{3, 3}, {2, 2}, {1, 1}, {0, 0}}));
+  EXPECT_EQ(horizons_of("pipeoptim", 4, 1), (Horizons{{3, 0}, {2, 0}, {1, 0}, {0, 0}}));
+  EXPECT_EQ(horizons_of("pipeoptim", 4, 2), (Horizons{{1.5, 0}, {1, 0}, {0.5, 0}, {0, 0}}));
+  // round((p + T − ⌈s/2⌉ − 2)/T) and round((T + ⌊s/2⌋ − 1)/T).
+  EXPECT_EQ(horizons_of("xpipe", 4, 4), (Horizons{{2, 1}, {1, 1}, {1, 1}, {1, 1}}));
+  for (const std::uint16_t devices : {std::uint16_t{2}, std::uint16_t{5}, std::uint16_t{8}})
+    EXPECT_EQ(horizons_of("xpipe", devices, 1), horizons_of("spectrain", devices, 1));
+  EXPECT_EQ(failure_of(pipeline("spectrain-v2", 2, 1)), "");
+  Pipeline tied = pipeline("spectrain-v2", 2, 1);
+  tied.request.tied_embeddings = true;
+  EXPECT_THAT(failure_of(tied), HasSubstr("each stage predicts weights for a time of its own"));
 }
 
 TEST(MakeSchedule, TiesNothingOnASingleStage) {

@@ -135,6 +135,13 @@ TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
               HasSubstr("\"mine\" recomputes forwards: its plan has to say so"));
   EXPECT_THAT(refused([](ScheduleRequest& request) { request.global_norm = true; }),
               HasSubstr("\"mine\" names its sums, but not the norm"));
+  Schedule apart = made;
+  apart.width = 2;
+  for (std::vector<Op>& order : apart.order)
+    std::erase_if(order, [](const Op& op) { return op.kind == OpKind::reduce_gradient; });
+  EXPECT_THAT(
+      error_of([&] { completed(apart, all); }),
+      HasSubstr("\"mine\" names its sums, but not those of gradients over its 2 pipelines"));
 }
 
 }  // namespace

@@ -621,15 +621,14 @@ TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
              gradient0 = random_numbers<float>(kCount, 2),
              drift0 = random_numbers<float>(kCount, 3);
   StepNumbers numbers = kStepNumbers;
-  numbers.delay = 1.5;
-  numbers.drift_kept = 0.25;
+  numbers.reading = {.delay = 1.5, .kept = 0.25};
   std::vector<double> made0(kCount), drift_after = widen(drift0), corrected0(kCount);
   this->oracle.step(OptimizerKind::sgd,
                     {.weights = widen(weights0),
                      .gradient = widen(gradient0),
                      .weights_out = made0,
-                     .drift = drift_after,
-                     .corrected = corrected0},
+                     .backward_weights = corrected0,
+                     .drift = drift_after},
                     numbers);
   this->run([&](auto& machine, Outputs& outputs) {
     auto weights = machine.put(weights0), gradient = machine.put(gradient0),
@@ -640,8 +639,8 @@ TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
                                     {.weights = weights.in(),
                                      .gradient = gradient.in(),
                                      .weights_out = weights.out(),
-                                     .drift = drift.out(),
-                                     .corrected = corrected.out()},
+                                     .backward_weights = corrected.out(),
+                                     .drift = drift.out()},
                                     numbers);
     this->expect_near(machine.get(weights), made0);
     this->expect_near(machine.get(drift), drift_after);
@@ -649,6 +648,50 @@ TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
     outputs.keep(machine.get(drift));
     outputs.keep(machine.get(corrected));
   });
+}
+
+TYPED_TEST_P(CudaKernels, StepsPredictWhatTheyWouldMake) {
+  constexpr std::int64_t kCount = 777;
+  const auto weights0 = random_numbers<float>(kCount, 1),
+             gradient0 = random_numbers<float>(kCount, 2),
+             first0 = random_numbers<float>(kCount, 3);
+  StepNumbers numbers = kStepNumbers;
+  numbers.reading = {.forward_horizon = 2.5, .backward_horizon = 0.5};
+  UpdateDecision skipping{.skip = 1.0};
+  for (const bool skips : {false, true}) {
+    numbers.decision = skips ? &skipping : nullptr;
+    std::vector<double> made0(kCount), first_after = widen(first0), ahead0(kCount), back0(kCount);
+    this->oracle.step(OptimizerKind::momentum,
+                      {.weights = widen(weights0),
+                       .gradient = widen(gradient0),
+                       .first = first_after,
+                       .weights_out = made0,
+                       .forward_weights = ahead0,
+                       .backward_weights = back0},
+                      numbers);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto weights = machine.put(weights0), gradient = machine.put(gradient0),
+           first = machine.put(first0);
+      auto ahead = machine.template poisoned<float>(kCount),
+           back = machine.template poisoned<float>(kCount);
+      auto decision = machine.put(std::vector<UpdateDecision>{skipping});
+      StepNumbers there = numbers;
+      if (skips) there.decision = decision.in().data();
+      kernels_of<float>(machine).step(OptimizerKind::momentum,
+                                      {.weights = weights.in(),
+                                       .gradient = gradient.in(),
+                                       .first = first.out(),
+                                       .weights_out = weights.out(),
+                                       .forward_weights = ahead.out(),
+                                       .backward_weights = back.out()},
+                                      there);
+      this->expect_near(machine.get(weights), made0);
+      this->expect_near(machine.get(ahead), ahead0);
+      this->expect_near(machine.get(back), back0);
+      outputs.keep(machine.get(ahead));
+      outputs.keep(machine.get(back));
+    });
+  }
 }
 
 /// What Muon makes of a momentum besides products.
@@ -748,11 +791,11 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsCorrectWhatTheyMake,
-                            MomentaThatAreMadeOrthogonal, StepsHeedTheDecisionWhenTheyRun,
-                            Elementwise, StartsAnywhere, GeluFarFromZero, CopiesRoundToTheNearest,
-                            LayerNorm, LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
-                            AttentionSurvivesHugeScores, Embedding,
-                            TokensThatTheTableDoesNotHaveShow, CrossEntropy,
+                            StepsPredictWhatTheyWouldMake, MomentaThatAreMadeOrthogonal,
+                            StepsHeedTheDecisionWhenTheyRun, Elementwise, StartsAnywhere,
+                            GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm, LayerNormBackward,
+                            SumsOverRowsAddToWhatIsThere, Attention, AttentionSurvivesHugeScores,
+                            Embedding, TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
                             SquaredErrorAndSumOfSquares, PlainProducts,
                             ProductsWithMoreMadeAlongTheWay);

@@ -168,14 +168,14 @@ TEST_P(EveryOptimizer, CorrectsWhatItMadeByHowItChangedBefore) {
     update(kernels, config, step, tensors,
            {plain.weights, plain.gradients, plain.state, plain.weights});
     OptimizerStep correcting = step;
-    correcting.correction = {.delay = 1.5, .kept = 0.25};
+    correcting.reading = {.delay = 1.5, .kept = 0.25};
     update(kernels, config, correcting, tensors,
            {.weights = memory.weights,
             .gradients = memory.gradients,
             .state = memory.state,
             .weights_out = memory.weights,
-            .drift = drift,
-            .corrected = corrected});
+            .backward_weights = corrected,
+            .drift = drift});
     EXPECT_EQ(memory.weights, plain.weights) << "the weights themselves are stepped as ever";
     EXPECT_EQ(memory.state, plain.state);
     for (std::size_t i = 0; i < 17; ++i) {
@@ -184,6 +184,60 @@ TEST_P(EveryOptimizer, CorrectsWhatItMadeByHowItChangedBefore) {
       ASSERT_NEAR(corrected[i], plain.weights[i] - 1.5 * expected[i], 1e-14);
     }
   }
+}
+
+// Decay is no part of the step that is predicted to come again.
+TEST_P(EveryOptimizer, PredictsByTheStepThatItMade) {
+  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.05, .weight_decay = 0.1};
+  const std::vector<Tensor> tensors = two_tensors();
+  cpu::Kernels<double> kernels;
+  Memory<double> plain(config.kind), memory(config.kind);
+  std::vector<double> ahead(17), back(17);
+  for (int number = 1; number <= 4; ++number) {
+    const std::vector<double> before = plain.weights;
+    const OptimizerStep step{.number = number};
+    update(kernels, config, step, tensors,
+           {plain.weights, plain.gradients, plain.state, plain.weights});
+    OptimizerStep predicting = step;
+    predicting.reading = {.forward_horizon = 2.5, .backward_horizon = 0.5};
+    update(kernels, config, predicting, tensors,
+           {.weights = memory.weights,
+            .gradients = memory.gradients,
+            .state = memory.state,
+            .weights_out = memory.weights,
+            .forward_weights = ahead,
+            .backward_weights = back});
+    EXPECT_EQ(memory.weights, plain.weights) << "the weights themselves are stepped as ever";
+    EXPECT_EQ(memory.state, plain.state);
+    for (const Tensor& tensor : tensors) {
+      for (std::int64_t at = tensor.offset; at < tensor.offset + tensor.size(); ++at) {
+        const auto i = static_cast<std::size_t>(at);
+        const double decayed = tensor.decayed ? 0.05 * 0.1 * before[i] : 0.0;
+        const double taken = plain.weights[i] - (before[i] - decayed);
+        ASSERT_NEAR(ahead[i], plain.weights[i] + 2.5 * taken, 1e-14);
+        ASSERT_NEAR(back[i], plain.weights[i] + 0.5 * taken, 1e-14);
+      }
+    }
+  }
+}
+
+TEST(Optimizer, PredictsNoChangeWhereAStepIsSkipped) {
+  const cpu::Kernels<double> kernels;
+  const std::vector<double> weights{1.0, 2.0}, gradients{3.0, 4.0};
+  std::vector<double> made(2), ahead{5.0, 6.0}, back{7.0, 8.0};
+  const UpdateDecision decision{.skip = 1.0};
+  kernels.step(OptimizerKind::sgd,
+               {.weights = weights,
+                .gradient = gradients,
+                .weights_out = made,
+                .forward_weights = ahead,
+                .backward_weights = back},
+               {.learning_rate = 1.0,
+                .reading = {.forward_horizon = 2.0, .backward_horizon = 1.0},
+                .decision = &decision});
+  EXPECT_EQ(made, weights);
+  EXPECT_EQ(ahead, weights);
+  EXPECT_EQ(back, weights);
 }
 
 TEST(Optimizer, LeavesACorrectionAloneWhereAStepIsSkipped) {
@@ -195,9 +249,11 @@ TEST(Optimizer, LeavesACorrectionAloneWhereAStepIsSkipped) {
                {.weights = weights,
                 .gradient = gradients,
                 .weights_out = made,
-                .drift = drift,
-                .corrected = corrected},
-               {.learning_rate = 1.0, .delay = 2.0, .drift_kept = 0.5, .decision = &decision});
+                .backward_weights = corrected,
+                .drift = drift},
+               {.learning_rate = 1.0,
+                .reading = {.delay = 2.0, .kept = 0.5},
+                .decision = &decision});
   EXPECT_EQ(made, weights);
   EXPECT_EQ(drift, (std::vector<double>{0.5, 0.25}));
   EXPECT_EQ(corrected, (std::vector<double>{5.0, 6.0}));
