@@ -134,7 +134,7 @@ inline std::vector<ElementRange> decayed_ranges(std::span<const Tensor> tensors,
 /// The weights of consecutive tensors, and their state.
 template <class T, class W>
 StepSpans<T, W> step_spans(const StateLayout& layout, std::span<const Tensor> tensors,
-                           const StepWrites& writes, const UpdateSpans<T, W>& spans) {
+                           StepWrites writes, const UpdateSpans<T, W>& spans) {
   const std::int64_t begin = tensors.front().offset;
   const ElementRange range{begin, total_size(tensors)};
   const auto part = [](auto span, const ElementRange& of) {
