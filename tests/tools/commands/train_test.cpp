@@ -59,6 +59,14 @@ TEST_F(Train, TrainsSlicesAsTheyAreProfiledAndPlanned) {
             trained["result"]["losses"]);
   const Ran unmeasured = tandem("simulate plan.json --profile profile.json");
   EXPECT_THAT(unmeasured.err, HasSubstr("the profile has no times of a slice"));
+  // And so does a user schedule.
+  write("mine.schedule",
+        "# mine  devices 2  microbatches 2  slices 2\n"
+        "0 | f0 f1 f2 b1 f3 b0 b3 b2 U\n"
+        "1 | f0 f1 b1 f2 b0 f3 b3 b2 U\n");
+  json_of("plan --profile sliced.json --global-batch 2 --schedule-file mine.schedule --output "
+          "own.json --json");
+  json_of("train own.json --steps 3 --json --verify");
 }
 
 TEST_F(Train, TrainsAUserSchedule) {
