@@ -253,15 +253,32 @@ bool is_pytorch_csv(std::string_view text) {
          text.find('|') == std::string_view::npos;
 }
 
+/// A pair is a forward and then a backward; there are no other units.
+static bool has_words_for_units(const std::vector<Op>& order) {
+  std::size_t members = 0;  // of the unit so far
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::uint8_t group = order[i].group;
+    const bool joins = i > 0 && group != 0 && order[i - 1].group == group;
+    const bool goes_on = i + 1 < order.size() && order[i + 1].group == group;
+    members = joins ? members + 1 : 1;
+    if (group == 0) continue;
+    if (members == 1 ? order[i].kind != OpKind::forward || !goes_on
+                     : !makes_input_gradient(order[i].kind) || members > 2)
+      return false;
+  }
+  return true;
+}
+
 static void check_words(const Schedule& schedule) {
   bool all = schedule.placement.stages() == schedule.placement.replicas() && schedule.slices == 1;
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) all = all && has_words_for(schedule, op);
+    all = all && has_words_for_units(order);
   }
   if (all) return;
   throw InputError(fmt::format(
       "schedule {} can't be written as pytorch-csv: the format has no words for weight versions, "
-      "batches that overlap, recomputation, evictions, replicas, slices or sums",
+      "batches that overlap, recomputation, evictions, replicas, slices, sums, or units but pairs",
       schedule.name));
 }
 

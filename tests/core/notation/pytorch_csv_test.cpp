@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/lower/lower.h"
+#include "core/notation/notation.h"
 #include "core/verify/verify.h"
 #include "tests/core/error_of.h"
 #include "tests/support/golden.h"
@@ -178,6 +179,14 @@ TEST(PytorchCsv, RefusesWhatItHasNoWordsFor) {
     EXPECT_THAT(error_of([&] { print_pytorch_csv(make(name, 2, 2)); }),
                 HasSubstr("no words for weight versions"));
   }
+  for (const char* order : {"f0 f1 b0/1 b1/1 U", "f0/1 f1 b0 b1 U", "f0 f1/1 b0/1 b1/1 U"}) {
+    const Schedule units =
+        parse_schedule(fmt::format("# units  devices 1  microbatches 2\n0 | {}\n", order));
+    EXPECT_THAT(error_of([&] { print_pytorch_csv(units); }), HasSubstr("or units but pairs"));
+  }
+  const Schedule pair =
+      parse_schedule("# pair  devices 1  microbatches 2\n0 | f0 f1/1 b0/1 b1 U\n");
+  EXPECT_EQ(print_pytorch_csv(pair), "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ TEST(SearchSpace, OnlyTwoBufferedWeightsTakeExtraAndOnlyWhereTheyCanUseIt) {
 
 TEST(SearchSpace, HoldsBothWaysOfBackwardsWhereAScheduleHasThem) {
   PlanRequest request = small_request(2, 4);
+  request.model.tied = false;
   request.profile = testing::profile_of(request.model, {1}, testing::even_speeds());
   request.schedules = {"paci", "timeprest"};
   EXPECT_THAT(described(request, search_space(request)),
