@@ -1,6 +1,5 @@
 #pragma once
-// VersionRule: which version of its stage's weights a forward reads, and which its backward. How
-// old it is, an op's staleness says; verify() asks whether it is the one that the rule names.
+// VersionRule: which version of its stage's weights a forward reads, and which its backward.
 
 #include <array>
 #include <cstddef>
@@ -9,6 +8,8 @@
 
 namespace tandem {
 
+/// Of a whole schedule. How old a version is, an op's staleness says; verify() asks whether it is
+/// the one that the rule names.
 enum class VersionRule : std::uint8_t {
   same,      // both passes of a microbatch read one version
   newest,    // each pass reads the newest that there is when it runs (PACI)
@@ -19,6 +20,7 @@ enum class VersionRule : std::uint8_t {
 /// Behind "reads" in a schedule's notation.
 inline constexpr std::array<std::string_view, 3> kVersionRules{"same", "newest", "vertical"};
 
+/// One of these.
 constexpr std::string_view name(VersionRule rule) {
   return kVersionRules[static_cast<std::size_t>(rule)];
 }

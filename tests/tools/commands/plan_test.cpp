@@ -134,7 +134,7 @@ TEST_F(PlanCommand, RanksBothWaysOfBackwardsAndNamesThem) {
   EXPECT_THAT(single, ElementsAre(true, false)) << "one op stalls";
   EXPECT_THAT(tandem(line + " --output best.json").out,
               AllOf(HasSubstr(" timeprest single "), HasSubstr(" timeprest  ")));
-  EXPECT_EQ(tandem("simulate --plan best.json --profile profile.json").code, 0);
+  EXPECT_EQ(tandem("simulate best.json --profile profile.json").code, 0);
   EXPECT_THAT(read("best.json"), HasSubstr("\"single_backwards\": true"));
 }
 
