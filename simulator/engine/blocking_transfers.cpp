@@ -37,7 +37,7 @@ class LateOrder {
       return;
     }
     for (const Wait& wait : program_.waits(program_[id])) {
-      if (wait.lag == 0) release(wait.producer);
+      if (wait.lag == 0) release_up_to(wait.producer);
     }
     if (traits(op.kind).repeats && op.group == 0) {
       again_[device].push_back(id);
@@ -50,6 +50,18 @@ class LateOrder {
   void compute_on(DeviceId device) {
     for (const InstructionId id : std::exchange(sent_[device], {})) release(id);
     for (const InstructionId id : std::exchange(again_[device], {})) order_.push_back(id);
+  }
+
+  /// Those before it on its lane too, which a wait for it stands for.
+  void release_up_to(InstructionId transfer) {
+    if (!held_[index(transfer)]) return;
+    const auto lanes = program_.lanes(program_[transfer]);
+    const DeviceId device = program_.placement().device[program_[transfer].op.replica];
+    for (const InstructionId before : sent_[device]) {
+      if (before == transfer) break;
+      if (std::ranges::equal(program_.lanes(program_[before]), lanes)) release(before);
+    }
+    release(transfer);
   }
 
   void release(InstructionId transfer) {

@@ -148,7 +148,7 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
   std::vector<Tried> all;
   for (const ScheduleTraits& row : schedules()) {
     if (row.weights == WeightSemantics::stashed || row.weights == WeightSemantics::latest) continue;
-    if (row.replicas_per_stage > 1 || row.evicts) continue;
+    if (row.replicas_per_stage > 1 || row.evicts || !row.whole.empty()) continue;
     // Their cap is to be chosen.
     if (row.name == "zb-auto" || row.name == "v-adaptive" || row.name == "search") continue;
     for (const Plan& frame : frames(request, row)) {

@@ -148,8 +148,28 @@ class UsesOfSlots {
     if (reads_weights(op.kind) || op.kind == update) {
       // A version is written by the update that makes it and read until its last reader ends.
       const std::int64_t version = *versions_({span.instruction, span.body, microbatch});
-      ring(replica, SlotKind::weights).take(version, span.start, span.end);
+      for (const SlotKind plane : planes_of(op))
+        ring(replica, plane).take(version, span.start, span.end);
     }
+  }
+
+  /// The planes of a version that an op writes or reads.
+  std::vector<SlotKind> planes_of(const Op& op) const {
+    const Reading reading = program_.reading(op.replica);
+    const bool backward = makes_input_gradient(op.kind);
+    const double horizon = backward ? reading.backward_horizon : reading.forward_horizon;
+    const bool apart = backward && (reading.delay > 0 || horizon != reading.forward_horizon);
+    const bool has_apart =
+        reading.delay > 0 ||
+        (reading.backward_horizon > 0 && reading.backward_horizon != reading.forward_horizon);
+    if (op.kind == OpKind::update) {
+      std::vector<SlotKind> made{SlotKind::weights};
+      if (reading.forward_horizon > 0) made.push_back(SlotKind::forward_weights);
+      if (has_apart) made.push_back(SlotKind::backward_weights);
+      return made;
+    }
+    if (apart) return {has_apart ? SlotKind::backward_weights : SlotKind::weights};
+    return {horizon > 0 ? SlotKind::forward_weights : SlotKind::weights};
   }
 
   std::optional<Times> last_gradient(ReplicaId replica, std::int64_t microbatch) const {

@@ -22,14 +22,15 @@ set(tandem_public_headers
   core/model/cluster.h
   core/model/model.h
   core/model/plan.h
+  core/model/slice_lengths.h
   core/notation/notation.h
   core/program/cost.h
   core/program/program.h
   core/program/timeline.h
-  core/schedule/reading.h
   core/schedule/op.h
   core/schedule/op_kind.h
   core/schedule/placement.h
+  core/schedule/reading.h
   core/schedule/recompute.h
   core/schedule/schedule.h
   core/schedule/slicing.h

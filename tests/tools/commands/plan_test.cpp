@@ -127,7 +127,8 @@ TEST_F(PlanCommand, RanksBothWaysOfBackwardsAndNamesThem) {
   const std::string line =
       "plan --profile profile.json --devices 2 --global-batch 4 --schedule timeprest";
   std::vector<bool> single;
-  for (const Json& row : json_of(line + " --json")["result"]["ranked"]) {
+  const Json answer = json_of(line + " --json");
+  for (const Json& row : answer["result"]["ranked"]) {
     if (row["depth"] == 2 && row["microbatch_size"] == 1)
       single.push_back(row.contains("single_backwards"));
   }
