@@ -466,6 +466,10 @@ TEST(Semantics, HoldThroughPauses) {
                                                {"paci", 1},
                                                {"paci", 2},
                                                {"pipemare", 1},
+                                               {"spectrain", 1},
+                                               {"spectrain-v2", 1},
+                                               {"pipeoptim", 2},
+                                               {"xpipe", 2},
                                                {"timeprest", 2}}) {
     TrainingCase test = TrainingCase::on(schedule, 3);
     test.microbatches = microbatches;

@@ -365,6 +365,24 @@ TEST(MakeSchedule, PredictsForTheHorizonsOfThePapers) {
   EXPECT_THAT(failure_of(tied), HasSubstr("each stage predicts weights for a time of its own"));
 }
 
+// With equal gradients and plain SGD a prediction is the version so many updates on: that which the
+// backward finds, if the horizon is the staleness of the forward; of several microbatches an
+// update, its mean.
+TEST(MakeSchedule, PredictsWhatTheBackwardFinds) {
+  for (const char* name : {"pipeoptim", "spectrain-v2"}) {
+    for (const std::int32_t m : {1, 2, 3, 8}) {
+      const Schedule schedule = schedule_of(pipeline(name, 5, m));
+      for (const DeviceId device : ids(schedule.order)) {
+        double sum = 0.0;
+        for (const Op& op : schedule.order[device])
+          sum += op.kind == OpKind::forward ? op.staleness : 0;
+        EXPECT_DOUBLE_EQ(sum / m, schedule.readings[id_at<StageId>(index(device))].forward_horizon)
+            << name << " of " << m;
+      }
+    }
+  }
+}
+
 TEST(MakeSchedule, TiesNothingOnASingleStage) {
   Pipeline wanted = pipeline("1f1b", 1, 2);
   wanted.request.tied_embeddings = true;
