@@ -225,7 +225,8 @@ struct KeyGradient {
     });
     each_of(block, 0, channels, [&](std::int64_t c) {
       const std::int64_t row = (place.sample * whole + place.token) * 2 * place.width;
-      float* const sums = spans.context_gradient.data() + row + place.channel + c;
+      float* const sums =
+          whole > 0 ? spans.context_gradient.data() + row + place.channel + c : nullptr;
       float of_key = whole > 0 ? sums[0] : 0.0F, of_value = whole > 0 ? sums[place.width] : 0.0F;
       for (std::int64_t i = first_query; i < shape.sequence; ++i) {
         of_key = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key);
