@@ -105,39 +105,45 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
   return peak;
 }
 
-OfSlices<HeldActivation> framework_of(const Table<ReplicaId, StageBytes>& bytes) {
-  OfSlices<HeldActivation> held;
+/// Of each replica what `of_slice` says of each of its slices, or, where sequences are whole,
+/// `of_whole` of its bytes.
+template <class Value, class OfSlice, class OfWhole>
+static OfSlices<Value> by_slices(const Table<ReplicaId, StageBytes>& bytes, const OfSlice& of_slice,
+                                 const OfWhole& of_whole) {
+  OfSlices<Value> all;
   for (const StageBytes& of : bytes) {
-    std::vector<HeldActivation> row;
-    for (const SliceBytes& slice : of.slices) row.push_back(slice.framework);
-    held.push_back(row.empty() ? std::vector{of.framework} : std::move(row));
+    std::vector<Value> row;
+    for (const SliceBytes& slice : of.slices) row.push_back(of_slice(slice));
+    if (row.empty()) row.push_back(of_whole(of));
+    all.push_back(std::move(row));
   }
-  return held;
+  return all;
+}
+
+OfSlices<HeldActivation> framework_of(const Table<ReplicaId, StageBytes>& bytes) {
+  return by_slices<HeldActivation>(
+      bytes, [](const SliceBytes& slice) { return slice.framework; },
+      [](const StageBytes& whole) { return whole.framework; });
 }
 
 OfSlices<Pieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes) {
-  OfSlices<Pieces> pieces;
-  for (const StageBytes& of : bytes) {
-    std::vector<Pieces> row;
-    for (const SliceBytes& slice : of.slices) row.push_back(slice.stash_pieces);
-    if (row.empty())
-      row.push_back(of.stash_pieces.empty() ? Pieces{{of[SlotKind::stash], 1}} : of.stash_pieces);
-    pieces.push_back(std::move(row));
-  }
-  return pieces;
+  return by_slices<Pieces>(
+      bytes, [](const SliceBytes& slice) { return slice.stash_pieces; },
+      [](const StageBytes& whole) {
+        return whole.stash_pieces.empty() ? Pieces{{whole[SlotKind::stash], 1}}
+                                          : whole.stash_pieces;
+      });
 }
 
 OfSlices<Bytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes) {
-  OfSlices<Bytes> stash;
-  for (const StageBytes& of : bytes) {
-    std::vector<Bytes> row;
-    for (const SliceBytes& slice : of.slices) {
-      Bytes& sum = row.emplace_back(0);
-      for (const auto& [size, count] : slice.stash_pieces) sum += size * count;
-    }
-    stash.push_back(row.empty() ? std::vector{of[SlotKind::stash]} : std::move(row));
-  }
-  return stash;
+  return by_slices<Bytes>(
+      bytes,
+      [](const SliceBytes& slice) {
+        Bytes sum = 0;
+        for (const auto& [size, count] : slice.stash_pieces) sum += size * count;
+        return sum;
+      },
+      [](const StageBytes& whole) { return whole[SlotKind::stash]; });
 }
 
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes) {

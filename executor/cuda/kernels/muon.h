@@ -24,26 +24,16 @@ struct NesterovElements {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    DecidedStep* const decided = block.template shared<DecidedStep>(1);
-    block.each_thread([&](int thread) {
-      if (thread != 0) return;
-      *decided = {StepFactors<float>(numbers),
-                  numbers.decision != nullptr && numbers.decision->skip != 0.0};
-    });
-    block.each_thread([&](int thread) {
-      const auto [factors, skips] = *decided;
-      const std::int64_t stride = block.blocks() * block.threads() * kPack;
-      for (std::int64_t i = (block.index() * block.threads() + thread) * kPack; i < count;
-           i += stride) {
-        const PackPlace<kPack> place{i, count - i, whole};
-        const Pack<kPack> given = place.load(gradient);
-        Pack<kPack> mean = place.load(momentum), made{};
-        for (int j = 0; j < kPack; ++j)
-          made[j] = tandem::nesterov(factors, factors.scale * given[j], mean[j]);
-        if (slope != nullptr) place.store(slope, made);
-        if (!keeps_state && !skips) place.store(momentum, mean);
-      }
-    });
+    each_pack_as_decided(block, numbers, 0, count, whole,
+                         [&](const DecidedStep& decided, const PackPlace<kPack>& place) {
+                           const Pack<kPack> given = place.load(gradient);
+                           Pack<kPack> mean = place.load(momentum), made{};
+                           const StepFactors<float>& factors = decided.factors;
+                           for (int j = 0; j < kPack; ++j)
+                             made[j] = tandem::nesterov(factors, factors.scale * given[j], mean[j]);
+                           if (slope != nullptr) place.store(slope, made);
+                           if (!keeps_state && !decided.skips) place.store(momentum, mean);
+                         });
   }
 };
 

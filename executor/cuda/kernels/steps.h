@@ -43,6 +43,29 @@ struct DecidedStep {
   bool skips;
 };
 
+/// Calls `use` with the step as it was decided, and with the place of each pack of the elements
+/// from `begin` to `end`.
+template <class Block, class Use>
+TANDEM_DEVICE void each_pack_as_decided(Block& block, const StepNumbers& numbers,
+                                        std::int64_t begin, std::int64_t end, bool whole,
+                                        const Use& use) {
+  constexpr int kPack = kPackOf<float>;
+  DecidedStep* const decided = block.template shared<DecidedStep>(1);
+  block.each_thread([&](int thread) {
+    if (thread != 0) return;
+    *decided = {StepFactors<float>(numbers),
+                numbers.decision != nullptr && numbers.decision->skip != 0.0};
+  });
+  block.each_thread([&](int thread) {
+    const DecidedStep step = *decided;
+    const std::int64_t stride = block.blocks() * block.threads() * kPack;
+    for (std::int64_t i = begin + (block.index() * block.threads() + thread) * kPack; i < end;
+         i += stride) {
+      use(step, PackPlace<kPack>{i, end - i, whole});
+    }
+  });
+}
+
 template <class Rule, class A>
 struct StepElements {
   static constexpr int kPack = kPackOf<float>;
@@ -62,31 +85,22 @@ struct StepElements {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    DecidedStep* const decided = block.template shared<DecidedStep>(1);
-    block.each_thread([&](int thread) {
-      if (thread != 0) return;
-      *decided = {StepFactors<float>(numbers),
-                  numbers.decision != nullptr && numbers.decision->skip != 0.0};
-    });
-    block.each_thread([&](int thread) {
-      const auto [factors, skips] = *decided;
-      const std::int64_t stride = block.blocks() * block.threads() * kPack;
-      for (std::int64_t i = begin + (block.index() * block.threads() + thread) * kPack; i < end;
-           i += stride) {
-        const PackPlace<kPack> place{i, end - i, whole};
-        Pack<kPack> before{}, taken{};
-        if (drift != nullptr) before = place.load(weights);  // `out` may be the same
-        const Pack<kPack> made = skips ? place.load(weights) : step(factors, place, taken);
-        if (out != nullptr) place.store(out, made);
-        if (rounded != nullptr) place.store(rounded, made);
-        if (drift == nullptr) {
-          predict(forward_weights, factors.forward_ahead, place, made, taken);
-          predict(backward_weights, factors.backward_ahead, place, made, taken);
-        } else if (!skips) {
-          correct(factors, place, before, made);
-        }
-      }
-    });
+    each_pack_as_decided(
+        block, numbers, begin, end, whole,
+        [&](const DecidedStep& decided, const PackPlace<kPack>& place) {
+          Pack<kPack> before{}, taken{};
+          if (drift != nullptr) before = place.load(weights);  // `out` may be the same
+          const Pack<kPack> made =
+              decided.skips ? place.load(weights) : step(decided.factors, place, taken);
+          if (out != nullptr) place.store(out, made);
+          if (rounded != nullptr) place.store(rounded, made);
+          if (drift == nullptr) {
+            predict(forward_weights, decided.factors.forward_ahead, place, made, taken);
+            predict(backward_weights, decided.factors.backward_ahead, place, made, taken);
+          } else if (!decided.skips) {
+            correct(decided.factors, place, before, made);
+          }
+        });
   }
 
  private:

@@ -156,69 +156,61 @@ TEST_P(EveryOptimizer, DoesNotKnowHowTensorsAreDividedAmongStages) {
   }
 }
 
-TEST_P(EveryOptimizer, CorrectsWhatItMadeByHowItChangedBefore) {
-  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.05, .weight_decay = 0.1};
+/// Four steps with planes of what passes read, as `reading` says, beside plain ones: both step the
+/// weights alike. After each, `expect` is handed the weights before and after, the planes, and δ.
+template <class Expect>
+void expect_planes(OptimizerKind kind, const Reading& reading, const Expect& expect) {
+  const OptimizerConfig config{.kind = kind, .learning_rate = 0.05, .weight_decay = 0.1};
   const std::vector<Tensor> tensors = two_tensors();
   cpu::Kernels<double> kernels;
-  Memory<double> plain(config.kind), memory(config.kind);
-  std::vector<double> drift(17), corrected(17), expected(17);
+  Memory<double> plain(kind), memory(kind);
+  std::vector<double> ahead(17), back(17), drift(17);
+  UpdateSpans<double> spans{.weights = memory.weights,
+                            .gradients = memory.gradients,
+                            .state = memory.state,
+                            .weights_out = memory.weights,
+                            .backward_weights = back};
+  if (reading.corrects())
+    spans.drift = drift;
+  else
+    spans.forward_weights = ahead;
   for (int number = 1; number <= 4; ++number) {
     const std::vector<double> before = plain.weights;
-    const OptimizerStep step{.number = number};
-    update(kernels, config, step, tensors,
+    update(kernels, config, {.number = number}, tensors,
            {plain.weights, plain.gradients, plain.state, plain.weights});
-    OptimizerStep correcting = step;
-    correcting.reading = {.delay = 1.5, .kept = 0.25};
-    update(kernels, config, correcting, tensors,
-           {.weights = memory.weights,
-            .gradients = memory.gradients,
-            .state = memory.state,
-            .weights_out = memory.weights,
-            .backward_weights = corrected,
-            .drift = drift});
-    EXPECT_EQ(memory.weights, plain.weights) << "the weights themselves are stepped as ever";
-    EXPECT_EQ(memory.state, plain.state);
-    for (std::size_t i = 0; i < 17; ++i) {
-      expected[i] = 0.25 * expected[i] + 0.75 * (plain.weights[i] - before[i]);
-      ASSERT_NEAR(drift[i], expected[i], 1e-15);
-      ASSERT_NEAR(corrected[i], plain.weights[i] - 1.5 * expected[i], 1e-14);
-    }
-  }
-}
-
-// Decay is no part of the step that is predicted to come again.
-TEST_P(EveryOptimizer, PredictsByTheStepThatItMade) {
-  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.05, .weight_decay = 0.1};
-  const std::vector<Tensor> tensors = two_tensors();
-  cpu::Kernels<double> kernels;
-  Memory<double> plain(config.kind), memory(config.kind);
-  std::vector<double> ahead(17), back(17);
-  for (int number = 1; number <= 4; ++number) {
-    const std::vector<double> before = plain.weights;
-    const OptimizerStep step{.number = number};
-    update(kernels, config, step, tensors,
-           {plain.weights, plain.gradients, plain.state, plain.weights});
-    OptimizerStep predicting = step;
-    predicting.reading = {.forward_horizon = 2.5, .backward_horizon = 0.5};
-    update(kernels, config, predicting, tensors,
-           {.weights = memory.weights,
-            .gradients = memory.gradients,
-            .state = memory.state,
-            .weights_out = memory.weights,
-            .forward_weights = ahead,
-            .backward_weights = back});
+    update(kernels, config, {.number = number, .reading = reading}, tensors, spans);
     EXPECT_EQ(memory.weights, plain.weights) << "the weights themselves are stepped as ever";
     EXPECT_EQ(memory.state, plain.state);
     for (const Tensor& tensor : tensors) {
       for (std::int64_t at = tensor.offset; at < tensor.offset + tensor.size(); ++at) {
         const auto i = static_cast<std::size_t>(at);
-        const double decayed = tensor.decayed ? 0.05 * 0.1 * before[i] : 0.0;
-        const double taken = plain.weights[i] - (before[i] - decayed);
-        ASSERT_NEAR(ahead[i], plain.weights[i] + 2.5 * taken, 1e-14);
-        ASSERT_NEAR(back[i], plain.weights[i] + 0.5 * taken, 1e-14);
+        expect(tensor, i, before[i], plain.weights[i], ahead[i], back[i], drift[i]);
       }
     }
   }
+}
+
+TEST_P(EveryOptimizer, CorrectsWhatItMadeByHowItChangedBefore) {
+  std::vector<double> expected(17);
+  expect_planes(GetParam(), {.delay = 1.5, .kept = 0.25},
+                [&](const Tensor&, std::size_t i, double before, double made, double, double back,
+                    double drift) {
+                  expected[i] = 0.25 * expected[i] + 0.75 * (made - before);
+                  ASSERT_NEAR(drift, expected[i], 1e-15);
+                  ASSERT_NEAR(back, made - 1.5 * expected[i], 1e-14);
+                });
+}
+
+// Decay is no part of the step that is predicted to come again.
+TEST_P(EveryOptimizer, PredictsByTheStepThatItMade) {
+  expect_planes(GetParam(), {.forward_horizon = 2.5, .backward_horizon = 0.5},
+                [&](const Tensor& tensor, std::size_t, double before, double made, double ahead,
+                    double back, double) {
+                  const double decayed = tensor.decayed ? 0.05 * 0.1 * before : 0.0;
+                  const double taken = made - (before - decayed);
+                  ASSERT_NEAR(ahead, made + 2.5 * taken, 1e-14);
+                  ASSERT_NEAR(back, made + 0.5 * taken, 1e-14);
+                });
 }
 
 TEST(Optimizer, PredictsNoChangeWhereAStepIsSkipped) {
@@ -245,15 +237,14 @@ TEST(Optimizer, LeavesACorrectionAloneWhereAStepIsSkipped) {
   const std::vector<double> weights{1.0, 2.0}, gradients{3.0, 4.0};
   std::vector<double> made(2), drift{0.5, 0.25}, corrected{5.0, 6.0};
   const UpdateDecision decision{.skip = 1.0};
-  kernels.step(OptimizerKind::sgd,
-               {.weights = weights,
-                .gradient = gradients,
-                .weights_out = made,
-                .backward_weights = corrected,
-                .drift = drift},
-               {.learning_rate = 1.0,
-                .reading = {.delay = 2.0, .kept = 0.5},
-                .decision = &decision});
+  kernels.step(
+      OptimizerKind::sgd,
+      {.weights = weights,
+       .gradient = gradients,
+       .weights_out = made,
+       .backward_weights = corrected,
+       .drift = drift},
+      {.learning_rate = 1.0, .reading = {.delay = 2.0, .kept = 0.5}, .decision = &decision});
   EXPECT_EQ(made, weights);
   EXPECT_EQ(drift, (std::vector<double>{0.5, 0.25}));
   EXPECT_EQ(corrected, (std::vector<double>{5.0, 6.0}));
