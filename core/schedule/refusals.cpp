@@ -36,6 +36,11 @@ constexpr Refusal kRefusals[] = {
      },
      "can't train tied embeddings: the last stage updates before the first one's gradient of the "
      "shared table is there (a model with \"tied\": false has none)"},
+    {[](const WeightUse& use, const ScheduleRequest& request) {
+       return use.reads_planes && request.tied_embeddings && request.devices > 1;
+     },
+     "can't train tied embeddings: each stage reads weights predicted for a time of its own, so a "
+     "table that the first and the last one share would be two"},
     {[](const WeightUse&, const ScheduleRequest& request) {
        return request.slices.count > 1 && request.recompute == Recompute::stage;
      },

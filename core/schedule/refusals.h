@@ -13,6 +13,7 @@ namespace tandem {
 struct WeightUse {
   WeightSemantics weights = WeightSemantics::vanilla;
   bool updates_together = true;  // see ScheduleNature
+  bool reads_planes = false;     // see ScheduleNature
 };
 
 /// Why a schedule that uses weights so can't serve the request: "schedule NAME has …". Empty: it

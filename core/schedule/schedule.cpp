@@ -143,7 +143,8 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
   }
   if (request.post_validation && !request.global_norm)
     return "post-validation needs clipping by a global norm (--clip NORM)";
-  if (auto reason = refused(traits.name, {traits.weights, traits.updates_together}, request))
+  if (auto reason = refused(
+          traits.name, {traits.weights, traits.updates_together, traits.reads_planes}, request))
     return reason;
   return traits.reject == nullptr ? std::nullopt : traits.reject(request);
 }

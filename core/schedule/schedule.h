@@ -154,6 +154,8 @@ struct ScheduleNature {
   std::uint16_t only_devices = 0;              // the one number of devices that it takes; 0: any
   /// All stages update for the same microbatches, so that a norm over all of them is defined.
   bool updates_together = true;
+  /// Passes read weights that are predicted or corrected, of each stage for a time of its own.
+  bool reads_planes = false;
   /// The order depends on the costs of the request.
   bool orders_by_costs = false;
   /// Takes an activation cap of each device, too.

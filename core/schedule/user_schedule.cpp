@@ -34,6 +34,21 @@ void tie(Schedule& schedule, bool tied) {
                                schedule.name));
 }
 
+/// Predicted or corrected weights.
+bool reads_planes(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.readings,
+                             [](const Reading& one) { return one != Reading{}; });
+}
+
+void refuse_by_use_of_weights(const Schedule& schedule, ScheduleRequest request) {
+  const bool mixes = mixes_versions(schedule.version_rule), planes = reads_planes(schedule);
+  if (!mixes && !planes) return;
+  request.post_validation = request.post_validation || has_kind(schedule, settles_step);
+  const WeightUse use{mixes ? WeightSemantics::latest : WeightSemantics::stashed, !mixes, planes};
+  if (const auto reason = refused(fmt::format("\"{}\"", schedule.name), use, request))
+    throw InputError(*reason);
+}
+
 /// As the schedule itself has it, or else inserted.
 void validate(Schedule& schedule, const ScheduleRequest& request) {
   if (!request.post_validation || has_kind(schedule, settles_step)) return;
@@ -53,11 +68,7 @@ void validate(Schedule& schedule, const ScheduleRequest& request) {
 bool recomputes(const Schedule& schedule) { return has_kind(schedule, repeats); }
 
 Schedule completed(Schedule schedule, const ScheduleRequest& request) {
-  if (mixes_versions(schedule.version_rule)) {
-    const WeightUse use{WeightSemantics::latest, false};
-    if (const auto reason = refused(fmt::format("\"{}\"", schedule.name), use, request))
-      throw InputError(*reason);
-  }
+  refuse_by_use_of_weights(schedule, request);
   tie(schedule, request.tied_embeddings);
   if (recomputes(schedule) && request.recompute != Recompute::stage) {
     throw InputError(
@@ -81,6 +92,7 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
 
 WeightSemantics weight_semantics(const Schedule& schedule) {
   if (mixes_versions(schedule.version_rule)) return WeightSemantics::latest;
+  if (reads_planes(schedule)) return WeightSemantics::stashed;  // of no other name
   const auto older_than = [](std::int32_t staleness) {
     return [staleness](const Op& op) { return reads_weights(op.kind) && op.staleness > staleness; };
   };

@@ -70,7 +70,6 @@ Schedule make_latest(const ScheduleRequest& request);
 /// The same, whose backwards read corrected weights, or whose passes read predicted ones.
 Schedule make_pipemare(const ScheduleRequest& request);
 Schedule make_spectrain(const ScheduleRequest& request);
-std::optional<std::string> reject_spectrain_v2(const ScheduleRequest& request);
 Schedule make_spectrain_v2(const ScheduleRequest& request);
 Schedule make_pipeoptim(const ScheduleRequest& request);
 Schedule make_xpipe(const ScheduleRequest& request);

@@ -98,13 +98,6 @@ Schedule make_spectrain_v2(const ScheduleRequest& request) {
   return schedule;
 }
 
-std::optional<std::string> reject_spectrain_v2(const ScheduleRequest& request) {
-  if (!request.tied_embeddings || request.devices == 1) return std::nullopt;
-  return "each stage predicts weights for a time of its own, so a table that the first and the "
-         "last "
-         "one share would be two";
-}
-
 Schedule make_pipeoptim(const ScheduleRequest& request) {
   return with_readings(make_latest(request), request, [&](std::int32_t stage) {
     return Reading{.forward_horizon = updates_in(request, ahead_of(request, stage))};

@@ -362,7 +362,8 @@ TEST(MakeSchedule, PredictsForTheHorizonsOfThePapers) {
   EXPECT_EQ(failure_of(pipeline("spectrain-v2", 2, 1)), "");
   Pipeline tied = pipeline("spectrain-v2", 2, 1);
   tied.request.tied_embeddings = true;
-  EXPECT_THAT(failure_of(tied), HasSubstr("each stage predicts weights for a time of its own"));
+  EXPECT_THAT(failure_of(tied),
+              HasSubstr("each stage reads weights predicted for a time of its own"));
 }
 
 // With equal gradients and plain SGD a prediction is the version so many updates on: that which the

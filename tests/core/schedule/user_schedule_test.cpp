@@ -133,6 +133,30 @@ TEST(UserSchedule, ThatReadsTheNewestWeightsIsRefusedWhatNoSuchScheduleCan) {
               HasSubstr("schedule \"mine\" has no global norm"));
 }
 
+// Planes are of steps that stay, of no other correction, and of each stage for a time of its own.
+TEST(UserSchedule, ThatPredictsWeightsIsRefusedWhatNoSuchScheduleCan) {
+  const auto text = [](const char* readings) {
+    return fmt::format(
+        "# mine  devices 2  microbatches 2  staleness 1\n{}0 | f2 b0 f3 b1 U\n1 | f0 b0 f1 b1 U\n",
+        readings);
+  };
+  const Schedule mine = parse_schedule(text("# readings 1:1:0:0 0:0:0:0\n"));
+  EXPECT_EQ(weight_semantics(parse_schedule(text(""))), WeightSemantics::delayed_by_one);
+  EXPECT_EQ(weight_semantics(mine), WeightSemantics::stashed) << "so that delay is not corrected";
+  EXPECT_EQ(completed(mine, {}), mine);
+  ScheduleRequest request;
+  request.devices = 2;
+  request.tied_embeddings = true;
+  EXPECT_THAT(error_of([&] { completed(mine, request); }),
+              HasSubstr("schedule \"mine\" can't train tied embeddings: each stage reads weights"));
+  request.tied_embeddings = false;
+  request.global_norm = true;
+  const Schedule validates =
+      parse_schedule("# mine  devices 1  microbatches 1\n# readings 1:1:0:0\n0 | b0 N U f1 V\n");
+  EXPECT_THAT(error_of([&] { completed(validates, request); }),
+              HasSubstr("schedule \"mine\" has no use for post-validation"));
+}
+
 TEST(UserSchedule, ThatReadsVerticallyTakesOnEveryStageWhatTheFirstOneHad) {
   const auto found = [](const char* rule, const char* first, const char* second) {
     const Schedule mine = parse_schedule(fmt::format(
