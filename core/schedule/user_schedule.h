@@ -17,7 +17,8 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request);
 /// True where it recomputes forwards by ops of its own.
 bool recomputes(const Schedule& schedule);
 
-/// By the staleness of its ops, and by what they read. REQUIRES: verify() has nothing against its program.
+/// By the staleness of its ops, and by what they read. REQUIRES: verify() has nothing against its
+/// program.
 WeightSemantics weight_semantics(const Schedule& schedule);
 
 /// Why a schedule whose program is right can't be trained: names the op or the stage. Empty: it
