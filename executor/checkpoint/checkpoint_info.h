@@ -19,10 +19,10 @@ inline constexpr const char* kStateName = "state.safetensors";
 
 /// A run, and how far it has come.
 struct CheckpointInfo {
-  std::string written_by;  // program and version
-  ModelSpec model;
-  std::string schedule;
-  Optimizer optimizer;
+  std::string written_by = {};  // program and version
+  ModelSpec model = {};
+  std::string schedule = {};
+  Optimizer optimizer = {};
   std::uint64_t seed = 0;
   /// Of how each layer's weights are read and updated (semantics_digest()): runs of one digest
   /// train the same, and make the same bits where the other one, of the order of sums, is the
@@ -30,11 +30,11 @@ struct CheckpointInfo {
   std::uint64_t semantics = 0, summation = 0;
   std::int64_t samples_a_batch = 1;
   /// Further options of the run that its numbers depend on, by name.
-  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::pair<std::string, std::string>> settings = {};
 
-  std::int64_t batches = 0;         // trained
-  std::int64_t samples = 0;         // taken of the data
-  std::vector<std::int64_t> steps;  // that the optimizer took of each layer of the model
+  std::int64_t batches = 0;              // trained
+  std::int64_t samples = 0;              // taken of the data
+  std::vector<std::int64_t> steps = {};  // that the optimizer took of each layer of the model
 };
 
 /// Checksums of a file's parts: of safetensors its head, "", and its tensors; of others the whole

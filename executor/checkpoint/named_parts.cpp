@@ -19,7 +19,7 @@ using Names = std::pair<std::string_view, std::string_view>;  // ours, theirs
 
 constexpr std::array<Names, 5> kGpt2Names = {{
     {kTokenTable, "transformer.wte.weight"},
-    {"embedding.position.weight", "transformer.wpe.weight"},
+    {kPositionTable, "transformer.wpe.weight"},
     {"head.norm.gain", "transformer.ln_f.weight"},
     {"head.norm.bias", "transformer.ln_f.bias"},
     {kHeadTable, "lm_head.weight"},

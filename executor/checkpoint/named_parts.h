@@ -15,7 +15,7 @@ namespace tandem {
 /// A tensor of a file, which holds some columns of one of ours, (rows × columns), or all of it.
 struct NamedPart {
   std::string name;
-  std::vector<std::int64_t> shape;  // in the file
+  std::vector<std::int64_t> shape;                                       // in the file
   std::int64_t first_column = 0, columns = 1, rows = 1, row_length = 1;  // of ours
   bool transposed = false;  // the file has its columns as rows
 

@@ -111,7 +111,8 @@ std::string fault_of(const StoredTensor& tensor, std::uint64_t reached, std::uin
 std::int64_t StoredTensor::size() const { return *elements_of(shape); }
 
 std::uint64_t element_bytes(std::string_view type) {
-  const auto found = std::ranges::find(kElementTypes, type, [](const auto& row) { return row.first; });
+  const auto found =
+      std::ranges::find(kElementTypes, type, [](const auto& row) { return row.first; });
   return found == kElementTypes.end() ? 0 : found->second;
 }
 
@@ -167,9 +168,8 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)), fil
     refuse_file(path_, fmt::format("{} bytes belong to no tensor", held - reached));
   by_name_.resize(tensors_.size());
   std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
-  std::ranges::sort(by_name_, {}, [this](std::size_t i) -> const std::string& {
-    return tensors_[i].name;
-  });
+  std::ranges::sort(by_name_, {},
+                    [this](std::size_t i) -> const std::string& { return tensors_[i].name; });
 }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {
@@ -211,8 +211,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, std::int64_t first,
     std::uint16_t bits = 0;
     std::memcpy(&bits, at, sizeof bits);
     at += sizeof bits;
-    value = half ? float_of_half(bits)
-                 : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+    value =
+        half ? float_of_half(bits) : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
   }
 }
 

@@ -16,7 +16,7 @@ class Embedding {
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
     const ModelSpec& model = shape_.model;
     return {table(kTokenTable, model.vocabulary),
-            table("embedding.position.weight", model.sequence)};
+            table(kPositionTable, model.sequence)};
   }
   std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }
   std::int64_t inner_size() const { return 0; }
