@@ -235,6 +235,7 @@ struct DecideNumbers {
   double beta1 = 0.0, beta2 = 0.0;
   bool looks_ahead = false;
   double momentum_decay = 0.0;
+  double steps_before = 0.0;  // taken before the first decision
 };
 
 /// Elements of a span: those before `last`, from `first` on.
@@ -302,8 +303,9 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
                            double number, double* result, std::span<const ElementRange> ranges,
                            std::span<double> sums, std::span<const double> squares,
                            const UpdateDecision* before, UpdateDecision* decision) {
-  /// As it is stored; on the host.
+  /// As it is stored, and back, exactly; on the host.
   { K::rounded(value) } -> std::same_as<T>;
+  { K::widened(K::rounded(value)) } -> std::same_as<W>;
   k.fill(wide, number);
   k.copy(in, out);
   k.store(wide_in, out);  // a copy, rounded

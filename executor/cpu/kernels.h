@@ -26,6 +26,7 @@ class Kernels {
   explicit Kernels(Product product) : product_(product), block_product_(gemm<T>) {}
 
   static T rounded(T value) { return value; }
+  static T widened(T value) { return value; }
   void fill(Out y, double value) const;
   void copy(In x, Out y) const;
   void store(In x, Out y) const { copy(x, y); }

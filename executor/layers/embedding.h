@@ -18,7 +18,7 @@ class Embedding {
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
     const ModelSpec& model = shape_.model;
     std::vector<Tensor> tables{table(kTokenTable, model.vocabulary)};
-    if (positions_ > 0) tables.push_back(table("embedding.position.weight", positions_));
+    if (positions_ > 0) tables.push_back(table(kPositionTable, positions_));
     return tables;
   }
   std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }

@@ -233,6 +233,7 @@ std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t i
 inline constexpr double kInitialDeviation = 0.02;  // GPT-2
 inline constexpr const char* kTokenTable = "embedding.token.weight";
 inline constexpr const char* kHeadTable = "head.projection.weight";
+inline constexpr const char* kPositionTable = "embedding.position.weight";
 
 /// The scale that makes gradients those of the mean loss over the tokens of a whole batch: 1 /
 /// (B·T·m).

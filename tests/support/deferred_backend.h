@@ -382,6 +382,7 @@ class DeferredKernels {
       : device_(&device), stream_(&stream) {}
 
   static T rounded(T value) { return value; }
+  static T widened(T value) { return value; }
   void fill(Out y, double value) const {
     launch("fill", {write(y)}, [=](const K& k) { k.fill(y, value); });
   }

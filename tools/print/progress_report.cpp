@@ -26,6 +26,7 @@ ProgressReport::ProgressReport(const Plan& plan, const ReportSetup& setup, const
               plan.microbatch_size * plan.model.sequence),
       predicted_s_(plan.predicted.period_s),
       delayed_(weight_semantics(plan) == WeightSemantics::delayed_by_one),
+      done_(setup.first_step),
       silence_(setup.longest_silence, [this] { say_where_it_is(); }) {
   if (log.empty()) return;
   log_.emplace(log);

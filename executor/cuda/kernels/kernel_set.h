@@ -42,6 +42,7 @@ class KernelSet {
   explicit KernelSet(Context& context) : context_(&context) {}
 
   static Stored rounded(float value) { return narrow<Stored>(value); }
+  static float widened(Stored value) { return to_float(value); }
   void fill(WideOut y, double value) const { cuda::fill(*context_, y, static_cast<float>(value)); }
   void copy(In x, Out y) const { cuda::copy(*context_, x, y); }
   void store(WideIn x, Out y) const { cuda::copy(*context_, x, y); }
