@@ -43,7 +43,7 @@ class Reference {
   Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data,
             const TrainingStart<T>* start = nullptr)
       : config_(config),
-        tied_(model.architecture == Architecture::gpt2 && model.tied),
+        tied_(has_tied_ends(model)),
         data_(data),
         left_(static_cast<std::size_t>(config.microbatches) * config.width) {
     check_trainable(model);
@@ -179,7 +179,7 @@ class Reference {
   }
   /// `version` into the entries, where `loaded` is now; version 0 where it is before that.
   void load(SerialStage& stage, std::int64_t version, std::int64_t& loaded,
-            std::vector<T> Entry::*into) {
+            std::vector<T> Entry::* into) {
     version = std::max<std::int64_t>(version, 0);
     if (std::exchange(loaded, version) == version) return;
     const auto back = static_cast<std::size_t>(stage.updates - version);
