@@ -32,6 +32,7 @@
 #include "tools/options/held_out_loss.h"
 #include "tools/options/schedule_options.h"
 #include "tools/options/training_options.h"
+#include "tools/options/training_tokens.h"
 #include "tools/print/progress_report.h"
 #include "traces/chrome/chrome_trace.h"
 
@@ -244,6 +245,14 @@ GradientGuard guard_of(const Options& options, const std::optional<Clipping>& cl
   return guard;
 }
 
+/// What --tensorboard and --metrics say.
+MonitorSetup monitor_setup(const Options& options) {
+  MonitorSetup setup{.tensorboard = options.text("tensorboard")};
+  if (options.has("metrics"))
+    setup.metrics_port = static_cast<std::uint16_t>(options.integer("metrics", 0, 65'535, 0));
+  return setup;
+}
+
 void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
   const auto ops = static_cast<double>(prepared.program.size());
   if (!options.has("trace") || ops * static_cast<double>(steps) <= kMostTracedOps) return;
@@ -267,9 +276,9 @@ Training prepare(const Options& options) {
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
   check_trace_size(prepared, steps, options);
   check_training_need(prepared, steps, options);
-  Data data(
-      plan.model, plan.microbatch_size, seed,
-      options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
+  Data data(plan.model, plan.microbatch_size, seed,
+            options.has("data") ? read_tokens(options.text("data")) : shipped_training_tokens(),
+            data_order(options));
   const OptimizerConfig optimizer =
       optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
   auto held_out = HeldOutEvaluation::from(options, plan);
@@ -343,7 +352,10 @@ Options options_of_train() {
   options.value("steps", "N", "updates to train (default 20)")
       .value("seed", "N", "seed of weights and data (default 1)")
       .input("data", "FILE",
-             "text to train on, as bytes, or token file (.bin; default: the shipped text)")
+             "text to train on, as bytes, token file (.bin), or folder of token files (default: "
+             "the shipped text)");
+  add_data_order_option(options);
+  options
       .value("watchdog", "TIME",
              "end a run in which no device makes progress for this long (default 30s)")
       .value("on-nan", "ACTION", "stop|skip an update whose gradient is not finite");
@@ -362,6 +374,9 @@ Options options_of_train() {
   add_held_out_options(options);
   options.group("Files");
   options.output("log", "FILE.jsonl", "write a JSON object a step")
+      .value("tensorboard", "DIR", "write event files for TensorBoard into this folder")
+      .value("metrics", "PORT",
+             "serve figures for Prometheus on this machine's loopback (0: a free port)")
       .output("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "add the simulated timeline to the trace");
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
@@ -383,6 +398,7 @@ int run_train(const Options& options) {
                        {.steps = training.steps,
                         .evaluate_every = training.held_out ? training.held_out->every() : 0,
                         .optimizer = training.optimizer,
+                        .monitors = monitor_setup(options),
                         .quiet = options.has("json")},
                        options.text("log"));
   if (options.has("reference")) {

@@ -92,7 +92,7 @@ std::string composed(std::string_view text) {
 
 }  // namespace
 
-std::string_view nfc_unicode_version() { return utf8proc_unicode_version(); }
+std::string_view nfc_library_version() { return utf8proc_version(); }
 
 std::string_view to_nfc(std::string_view text, std::string& storage) {
   storage.clear();

@@ -10,7 +10,7 @@ namespace tandem {
 /// InputError where memory is short. REQUIRES: valid UTF-8.
 std::string_view to_nfc(std::string_view text, std::string& storage);
 
-/// The version of Unicode whose characters the library knows, such as "15.0.0".
-std::string_view nfc_unicode_version();
+/// The version of utf8proc, such as "2.8.0".
+std::string_view nfc_library_version();
 
 }  // namespace tandem

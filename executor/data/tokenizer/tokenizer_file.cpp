@@ -1,5 +1,3 @@
-#include "executor/data/tokenizer/tokenizer_parts.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
