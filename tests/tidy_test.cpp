@@ -209,7 +209,8 @@ const std::map<std::string, Strings> kRooms = {
 
     {"executor/backend", {}},
     {"executor/layers", {"executor/backend"}},
-    {"executor/data", {"executor/layers"}},
+    {"executor/data/tokenizer", {}},
+    {"executor/data", {"executor/data/tokenizer", "executor/layers"}},
     {"executor/cpu", {"executor/backend"}},
     {"executor/stage", {"executor/backend", "executor/layers", "executor/data", "executor/cpu"}},
     {"executor/run", {"executor/backend", "executor/stage"}},

@@ -16,7 +16,6 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kShownToken = 40;
-static_assert(kLargestJson < std::numeric_limits<std::uint32_t>::max());
 
 [[noreturn]] void fail(const std::string& file, std::string_view text, TextRange range,
                        std::string message, std::string hint = {}) {
@@ -236,11 +235,11 @@ class Builder {
 };
 
 /// What the parser would let pass, or not say clearly.
-void check_encoding(const std::string& file, std::string_view text) {
-  if (text.size() > kLargestJson) {
-    throw InputError(
-        Diagnostic{.message = "larger than " + print_bytes(kLargestJson) + ", the limit here",
-                   .place = {.file = file}});
+void check_encoding(const std::string& file, std::string_view text, std::size_t most) {
+  if (text.size() > most) {
+    throw InputError(Diagnostic{
+        .message = "larger than " + print_bytes(static_cast<Bytes>(most)) + ", the limit here",
+        .place = {.file = file}});
   }
   if (text.starts_with("\xEF\xBB\xBF") || text.starts_with("\xFE\xFF") ||
       text.starts_with("\xFF\xFE")) {
@@ -290,9 +289,10 @@ std::string shorten(std::string_view text, std::size_t most) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-JsonDocument::JsonDocument(std::string file, std::string text)
+JsonDocument::JsonDocument(std::string file, std::string text, std::size_t most)
     : file_(std::move(file)), text_(std::move(text)) {
-  check_encoding(file_, text_);
+  TANDEM_CHECK(most < std::numeric_limits<std::uint32_t>::max(), most);
+  check_encoding(file_, text_, most);
   Builder builder(file_, text_, nodes_);
   constexpr bool kStrict = true, kComments = true;
   const bool parsed = nlohmann::json::sax_parse(

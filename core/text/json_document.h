@@ -30,9 +30,9 @@ struct JsonNode {
 class JsonDocument {
  public:
   /// Throws InputError with line and column where `text` isn't JSON: syntax, UTF-8, NUL, a byte
-  /// order mark, numbers beyond a double, nesting deeper than kDeepestJson, more than kLargestJson
-  /// bytes. `file` is for messages.
-  JsonDocument(std::string file, std::string text);
+  /// order mark, numbers beyond a double, nesting deeper than kDeepestJson, more than `most` bytes.
+  /// `file` is for messages. REQUIRES: `most` below 4 GiB.
+  JsonDocument(std::string file, std::string text, std::size_t most = kLargestJson);
 
   const std::string& file() const { return file_; }
   const std::string& text() const { return text_; }

@@ -40,8 +40,8 @@ bool is_integer_text(std::string_view text) {
 
 }  // namespace
 
-JsonFile::JsonFile(std::string file, std::string text)
-    : document_(std::move(file), std::move(text)) {}
+JsonFile::JsonFile(std::string file, std::string text, std::size_t most)
+    : document_(std::move(file), std::move(text), most) {}
 
 bool JsonFile::full() const { return diagnostics_.size() >= kListedDiagnostics; }
 

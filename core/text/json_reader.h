@@ -32,8 +32,8 @@ class JsonReader;
 
 class JsonFile {
  public:
-  /// Throws InputError where `text` isn't JSON.
-  JsonFile(std::string file, std::string text);
+  /// Throws InputError where `text` isn't JSON or has more than `most` bytes.
+  JsonFile(std::string file, std::string text, std::size_t most = kLargestJson);
 
   JsonReader root();
   const JsonDocument& document() const { return document_; }

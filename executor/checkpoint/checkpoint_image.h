@@ -24,8 +24,11 @@ struct ImageFile {
   std::unique_ptr<float[]> values;
 
   std::uint64_t bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
+  std::string_view all_bytes() const {
+    return {reinterpret_cast<const char*>(values.get()), bytes()};
+  }
   std::string_view bytes_of(const StoredTensor& tensor) const {
-    return {reinterpret_cast<const char*>(values.get()) + tensor.begin, tensor.end - tensor.begin};
+    return all_bytes().substr(tensor.begin, tensor.end - tensor.begin);
   }
 };
 

@@ -81,8 +81,7 @@ CheckpointInfo read_info(const JsonReader& root) {
 /// The text before the line of its checksum. Throws InputError where that is not right.
 std::string_view checked_text(const std::string& path, std::string_view text) {
   const std::size_t line = text.rfind(kSumLine);
-  if (line == text.npos ||
-      text.substr(line) != fmt::format("{}{}\n", kSumLine, hex(checksum(text.substr(0, line))))) {
+  if (line == text.npos || with_checksum(text.substr(0, line)) != text) {
     throw InputError(fmt::format("{}: the manifest is not as it was written", path));
   }
   return text.substr(0, line);
@@ -92,6 +91,10 @@ std::string_view checked_text(const std::string& path, std::string_view text) {
 
 std::uint64_t checksum(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+std::string with_checksum(std::string_view text) {
+  return fmt::format("{}{}{}\n", text, kSumLine, hex(checksum(text)));
+}
+
 std::string manifest_text(const CheckpointManifest& manifest) {
   Json json = info_json(manifest.info);
   json["files"] = Json::object();
@@ -100,8 +103,7 @@ std::string manifest_text(const CheckpointManifest& manifest) {
     for (const auto& [part, sum] : manifest.sums.at(file)) sums[part] = hex(sum);
     json["files"][file] = {{"bytes", bytes}, {"xxh3", std::move(sums)}};
   }
-  const std::string text = json_text(json);
-  return fmt::format("{}{}{}\n", text, kSumLine, hex(checksum(text)));
+  return with_checksum(json_text(json));
 }
 
 CheckpointManifest parse_manifest(const std::string& path, const std::string& text) {

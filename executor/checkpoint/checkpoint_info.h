@@ -50,7 +50,10 @@ struct CheckpointManifest {
 /// XXH3 of 64 bits (https://xxhash.com).
 std::uint64_t checksum(std::string_view bytes);
 
-/// Ends with a line that has the checksum of all before it.
+/// With a line behind it that has the checksum of all before it.
+std::string with_checksum(std::string_view text);
+
+/// Ends with such a line.
 std::string manifest_text(const CheckpointManifest& manifest);
 /// Throws InputError naming `path` where the text is no manifest, or not as it was written.
 CheckpointManifest parse_manifest(const std::string& path, const std::string& text);

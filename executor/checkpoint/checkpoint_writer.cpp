@@ -130,10 +130,9 @@ void CheckpointWriter::write(const CheckpointInfo& info) {
   CheckpointManifest manifest{.info = info, .bytes = {}, .sums = {}};
   for (const ImageFile& file : image_.files()) {
     const std::string head = safetensors_head(file.tensors);
-    const std::string_view data(reinterpret_cast<const char*>(file.values.get()), file.bytes());
-    manifest.bytes[file.name] = static_cast<std::int64_t>(head.size() + data.size());
+    manifest.bytes[file.name] = static_cast<std::int64_t>(head.size() + file.bytes());
     manifest.sums[file.name] = sums_of(file, head);
-    write_durably(folder / file.name, {head, data});
+    write_durably(folder / file.name, {head, file.all_bytes()});
   }
   if (const std::string config = library_config(info.model); !config.empty()) {
     manifest.bytes[kConfigName] = static_cast<std::int64_t>(config.size());

@@ -140,19 +140,23 @@ std::string safetensors_head(std::span<const StoredTensor> tensors) {
   return head + text;
 }
 
-SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)), file_(path_) {
-  const std::string_view all = file_.bytes();
+std::string_view safetensors_head_of(std::string_view bytes) {
   std::uint64_t length = 0;
-  if (all.size() < kLengthBytes)
-    refuse_file(path_, fmt::format("{} bytes can't be a safetensors file", all.size()));
-  std::memcpy(&length, all.data(), sizeof length);
-  if (length > kLongestHeader || length > all.size() - kLengthBytes) {
-    refuse_file(path_, fmt::format("a header of {} bytes can't be one of a safetensors file of {} "
-                                   "bytes; at most {} are read",
-                                   length, all.size(), kLongestHeader));
+  if (bytes.size() < kLengthBytes) return {};
+  std::memcpy(&length, bytes.data(), sizeof length);
+  if (length > kLongestHeader || length > bytes.size() - kLengthBytes) return {};
+  return bytes.substr(0, kLengthBytes + static_cast<std::size_t>(length));
+}
+
+SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)), file_(path_) {
+  const std::string_view all = file_.bytes(), head = safetensors_head_of(all);
+  if (head.empty()) {
+    refuse_file(path_, fmt::format("not a safetensors file: its {} bytes do not begin with the "
+                                   "length of a header and the header, of at most {} bytes",
+                                   all.size(), kLongestHeader));
   }
-  head_bytes_ = kLengthBytes + static_cast<std::size_t>(length);
-  tensors_ = read_header(path_, std::string(all.substr(kLengthBytes, length)));
+  head_bytes_ = head.size();
+  tensors_ = read_header(path_, std::string(head.substr(kLengthBytes)));
   // Tensors without elements lie before what begins where they do.
   std::ranges::sort(tensors_, [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -34,6 +34,9 @@ std::string shape_text(std::span<const std::int64_t> shape);
 /// that the tensors' bytes begin at a multiple of 8.
 std::string safetensors_head(std::span<const StoredTensor> tensors);
 
+/// The length and the header that a file's bytes begin with; empty: they do not.
+std::string_view safetensors_head_of(std::string_view bytes);
+
 /// A file that is open. Immutable: may be shared by threads.
 class SafetensorsFile {
  public:

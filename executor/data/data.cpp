@@ -9,11 +9,13 @@
 #include "core/base/error.h"
 #include "core/base/random.h"
 #include "core/text/embedded.h"
+#include "executor/data/permutation.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::uint64_t kPlaceKey = key_of("data.place");
+constexpr std::uint64_t kEpochKey = key_of("data.epoch");
 constexpr std::uint64_t kInputKey = key_of("data.input");
 constexpr std::uint64_t kExpectedKey = key_of("data.expected");
 
@@ -88,6 +90,11 @@ std::int64_t Data::place_of(std::uint64_t number) const {
     return static_cast<std::int64_t>(random_bits(seed_, kPlaceKey, number) % places);
   }
   const auto samples = static_cast<std::uint64_t>(distinct_samples());
+  if (order_ == SampleOrder::shuffled) {
+    const std::uint64_t key = mix(kEpochKey ^ mix(number / samples));
+    return static_cast<std::int64_t>(permuted(seed_, key, samples, number % samples)) *
+           model_.sequence;
+  }
   const std::uint64_t sample = number % samples * static_cast<std::uint64_t>(stride_) % samples;
   return static_cast<std::int64_t>(sample) * model_.sequence;
 }

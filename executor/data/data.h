@@ -25,6 +25,7 @@ enum class SampleOrder : std::uint8_t {
   random,  // each sample begins at a place of its own, drawn by (seed, number)
   spread,  // the samples that lie side by side, each once before any twice, in an order that visits
            // all parts of the text early; the seed does not matter
+  shuffled,  // the same samples, each once an epoch, in an order drawn by (seed, epoch)
 };
 
 /// Immutable: may be shared by threads.

@@ -1,10 +1,8 @@
 #include "executor/data/tokens.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cerrno>
-#include <cstring>
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -16,16 +14,12 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/text/descriptor.h"
-#include "core/text/files.h"
+#include "executor/data/token_file.h"
 
 namespace tandem {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token files are little-endian");
-
-using Header = std::array<std::int32_t, 256>;
-constexpr std::int32_t kMagic = 20240520;
-constexpr std::int32_t kVersion = 1;
+constexpr std::size_t kMostShards = 100'000;
 
 [[noreturn]] void reject(const std::string& path, const std::string& reason) {
   throw InputError(fmt::format("{}: {}", path, reason));
@@ -51,31 +45,26 @@ Mapping map_file(const std::string& path) {
           .bytes = {static_cast<const char*>(memory), size}};
 }
 
-/// The numbers behind a sound header.
-std::span<const std::uint16_t> check_tokens(const std::string& path, std::string_view bytes) {
-  Header header{};
-  if (bytes.size() < sizeof header) {
-    reject(path, fmt::format("{} bytes can't be a token file: its header alone has {}",
-                             bytes.size(), sizeof header));
+template <class T>
+std::span<const T> values_in(std::string_view bytes) {
+  // A mapping begins at a page and a header has 1024 bytes, so this is aligned.
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+/// The token files in a folder, in the order of their names.
+std::vector<std::string> token_files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == ".bin") files.push_back(entry->path().string());
+    if (files.size() > kMostShards)
+      reject(folder, fmt::format("more than {} token files", kMostShards));
   }
-  std::memcpy(header.data(), bytes.data(), sizeof header);
-  const auto [magic, version, count] = std::array{header[0], header[1], header[2]};
-  if (magic != kMagic) {
-    reject(path, fmt::format("expected a token file, which begins with the number {}, found {}",
-                             kMagic, magic));
-  }
-  if (version != kVersion)
-    reject(path, fmt::format("expected version {} of token files, found {}", kVersion, version));
-  if (count <= 0) reject(path, fmt::format("expected at least one token, found {}", count));
-  const std::size_t held = bytes.size() - sizeof header;
-  const std::size_t wanted = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
-  if (held != wanted) {
-    reject(path, fmt::format("expected {} bytes of {} tokens after the header, found {}", wanted,
-                             count, held));
-  }
-  // The mapping begins at a page, so this is aligned.
-  return {reinterpret_cast<const std::uint16_t*>(bytes.data() + sizeof header),
-          static_cast<std::size_t>(count)};
+  if (error) reject(folder, error.message());
+  if (files.empty()) reject(folder, "a folder without token files (.bin)");
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace
@@ -83,68 +72,97 @@ std::span<const std::uint16_t> check_tokens(const std::string& path, std::string
 Tokens Tokens::of_text(std::string text, std::string source) {
   const auto owner = std::make_shared<const std::string>(std::move(text));
   Tokens tokens;
-  tokens.owner_ = owner;
-  tokens.bytes_ = *owner;
+  tokens.add({.owner = owner, .values = values_in<unsigned char>(*owner), .source = source});
   tokens.source_ = std::move(source);
   return tokens;
 }
 
-Tokens Tokens::of_file(const std::string& path) {
+Tokens::Shard Tokens::shard_of(const std::string& path) {
   Mapping mapping = map_file(path);
-  Tokens tokens;
-  if (path.ends_with(".bin")) {
-    tokens.wide_ = check_tokens(path, mapping.bytes);
-  } else {
-    tokens.bytes_ = mapping.bytes;
+  Shard shard{.owner = std::move(mapping.owner), .values = {}, .source = path};
+  if (!path.ends_with(".bin")) {
+    shard.values = values_in<unsigned char>(mapping.bytes);
+    return shard;
   }
-  tokens.owner_ = std::move(mapping.owner);
+  const TokenFileLayout layout = token_file_layout(path, mapping.bytes);
+  shard.has_header = layout.has_header;
+  const std::string_view numbers = mapping.bytes.substr(layout.first);
+  if (layout.width == 4)
+    shard.values = values_in<std::uint32_t>(numbers);
+  else
+    shard.values = values_in<std::uint16_t>(numbers);
+  return shard;
+}
+
+Tokens Tokens::of_file(const std::string& path) {
+  Tokens tokens;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    for (const std::string& file : token_files_in(path)) tokens.add(shard_of(file));
+  } else {
+    tokens.add(shard_of(path));
+  }
   tokens.source_ = path;
   return tokens;
 }
 
-std::int64_t Tokens::size() const {
-  return static_cast<std::int64_t>(are_bytes() ? bytes_.size() : wide_.size());
+void Tokens::add(Shard shard) {
+  const auto count = std::visit([](auto values) { return values.size(); }, shard.values);
+  starts_.push_back(starts_.back() + static_cast<std::int64_t>(count));
+  shards_.push_back(std::move(shard));
+}
+
+bool Tokens::are_bytes() const {
+  return shards_.size() == 1 &&
+         std::holds_alternative<std::span<const unsigned char>>(shards_.front().values);
+}
+
+std::string_view Tokens::text() const {
+  TANDEM_CHECK(are_bytes());
+  const auto bytes = std::get<std::span<const unsigned char>>(shards_.front().values);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string_view Tokens::without_header() const {
+  const auto found = std::find_if(shards_.begin(), shards_.end(),
+                                  [](const Shard& shard) { return !shard.has_header; });
+  return found != shards_.end() ? std::string_view(found->source) : std::string_view();
 }
 
 void Tokens::copy(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
   TANDEM_CHECK(0 <= first && first + count <= size(), first, count, size());
-  const auto from = static_cast<std::size_t>(first);
-  if (are_bytes()) {
-    const std::string_view bytes = bytes_.substr(from, out.size());
-    std::transform(bytes.begin(), bytes.end(), out.begin(),
-                   [](char byte) { return static_cast<unsigned char>(byte); });
-  } else {
-    const auto numbers = wide_.subspan(from, out.size());
-    std::copy(numbers.begin(), numbers.end(), out.begin());
+  auto shard = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) -
+                                        starts_.begin()) -
+               1;
+  while (!out.empty()) {
+    const auto from = static_cast<std::size_t>(first - starts_[shard]);
+    const auto here = std::min(out.size(), static_cast<std::size_t>(starts_[shard + 1] - first));
+    std::visit(
+        [&](auto values) {
+          std::transform(values.begin() + static_cast<std::ptrdiff_t>(from),
+                         values.begin() + static_cast<std::ptrdiff_t>(from + here), out.begin(),
+                         [](auto token) { return static_cast<std::int32_t>(token); });
+        },
+        shards_[shard].values);
+    out = out.subspan(here);
+    first += static_cast<std::int64_t>(here);
+    ++shard;
   }
 }
 
 void Tokens::check_within(std::int32_t vocabulary) const {
-  if (vocabulary > (are_bytes() ? 0xFF : 0xFFFF)) return;
-  const auto check = [&](const auto& all, auto value) {
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](auto token) { return value(token) >= vocabulary; });
-    if (found == all.end()) return;
-    reject(source_, fmt::format("token {} is {}, beyond a vocabulary of {}", found - all.begin(),
-                                value(*found), vocabulary));
-  };
-  if (are_bytes()) {
-    check(bytes_, [](char byte) { return std::int32_t{static_cast<unsigned char>(byte)}; });
-  } else {
-    check(wide_, [](std::uint16_t token) { return std::int32_t{token}; });
+  for (const Shard& shard : shards_) {
+    const auto check = [&]<class T>(std::span<const T> values) {
+      if (std::int64_t{std::numeric_limits<T>::max()} < vocabulary) return;
+      const auto found = std::find_if(values.begin(), values.end(),
+                                      [&](T token) { return std::int64_t{token} >= vocabulary; });
+      if (found == values.end()) return;
+      reject(shard.source, fmt::format("token {} is {}, beyond a vocabulary of {}",
+                                       found - values.begin(), *found, vocabulary));
+    };
+    std::visit(check, shard.values);
   }
-}
-
-void write_token_file(const std::string& path, std::span<const std::uint16_t> tokens) {
-  if (tokens.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
-    reject(path, fmt::format("{} tokens are more than a token file can count", tokens.size()));
-  const Header header{kMagic, kVersion, static_cast<std::int32_t>(tokens.size())};
-  std::string content(sizeof header + tokens.size_bytes(), '\0');
-  std::memcpy(content.data(), header.data(), sizeof header);
-  if (!tokens.empty())
-    std::memcpy(content.data() + sizeof header, tokens.data(), tokens.size_bytes());
-  write_file(path, content);
 }
 
 }  // namespace tandem

@@ -31,6 +31,7 @@
 #include "tools/commands/training.h"
 #include "tools/options/held_out_loss.h"
 #include "tools/options/training_options.h"
+#include "tools/options/training_tokens.h"
 #include "tools/print/progress_report.h"
 #include "traces/chrome/chrome_trace.h"
 
@@ -209,6 +210,14 @@ void write_trace(const Training& training, const std::optional<Timeline>& predic
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
+/// What --tensorboard and --metrics say.
+MonitorSetup monitor_setup(const Options& options) {
+  MonitorSetup setup{.tensorboard = options.text("tensorboard")};
+  if (options.has("metrics"))
+    setup.metrics_port = static_cast<std::uint16_t>(options.integer("metrics", 0, 65'535, 0));
+  return setup;
+}
+
 int finish(const Training& training, const Options& options, const ProgressReport& steps,
            const std::vector<MemoryUse>& memory, const std::string& checkpoint) {
   const Plan& plan = training.prepared.plan;
@@ -268,7 +277,10 @@ Options options_of_train() {
   options.value("steps", "N", "updates to train, those before --resume too (default 20)")
       .value("seed", "N", "seed of weights and data (default 1, or that of --resume)")
       .input("data", "FILE",
-             "text to train on, as bytes, or token file (.bin; default: the shipped text)")
+             "text to train on, as bytes, token file (.bin), or folder of token files (default: "
+             "the shipped text)");
+  add_data_order_option(options);
+  options
       .value("watchdog", "TIME",
              "end a run in which no device makes progress for this long (default 30s)")
       .value("on-nan", "ACTION", "stop|skip an update whose gradient is not finite");
@@ -287,6 +299,9 @@ Options options_of_train() {
   add_held_out_options(options);
   options.group("Files");
   options.output("log", "FILE.jsonl", "write a JSON object a step")
+      .value("tensorboard", "DIR", "write event files for TensorBoard into this folder")
+      .value("metrics", "PORT",
+             "serve figures for Prometheus on this machine's loopback (0: a free port)")
       .output("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "add the simulated timeline to the trace");
   options.group("Checkpoints");
@@ -314,6 +329,7 @@ int run_train(const Options& options) {
                         .first_step = training.first_step(),
                         .evaluate_every = training.held_out ? training.held_out->every() : 0,
                         .optimizer = training.optimizer,
+                        .monitors = monitor_setup(options),
                         .quiet = options.has("json")},
                        options.text("log"));
   if (options.has("reference")) {

@@ -15,6 +15,7 @@
 #include "tools/commands/training_need.h"
 #include "tools/options/schedule_options.h"
 #include "tools/options/training_options.h"
+#include "tools/options/training_tokens.h"
 
 namespace tandem::tools {
 namespace {
@@ -116,11 +117,11 @@ Training prepare_training(const Options& options) {
   const OptimizerConfig optimizer =
       optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
   Tokens tokens =
-      options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens();
+      options.has("data") ? read_tokens(options.text("data")) : shipped_training_tokens();
   const CheckpointInfo info =
       info_of(prepared, reference_config(prepared, optimizer, guard, seed), beginning, tokens);
   if (beginning.checkpoint) tell_differences(beginning.checkpoint->info(), info);
-  Data data(plan.model, plan.microbatch_size, seed, std::move(tokens));
+  Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), data_order(options));
   data.shift(info.samples - info.batches * info.samples_a_batch);
   auto held_out = HeldOutEvaluation::from(options, plan);
   const std::vector<KeptTensor> kept =

@@ -11,6 +11,8 @@
 #include "executor/backends.h"
 #include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
+#include "executor/data/tokenizer/nfc.h"
+#include "executor/data/tokenizer/split_pattern.h"
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
@@ -95,7 +97,9 @@ int run_doctor(const Options& options) {
                    {"cpu_kernels", cpu::describe(products.engine)},
                    {"cpu_kernels_reason", products.reason},
                    {"onednn", onednn.empty() ? "no" : onednn},
-                   {"bf16_products", no_bf16.empty() ? "yes" : no_bf16}});
+                   {"bf16_products", no_bf16.empty() ? "yes" : no_bf16},
+                   {"pcre2", SplitPattern::library_version()},
+                   {"utf8proc", nfc_library_version()}});
     add_backends(result);
     print_result("doctor", Json::object(), Json::object(), std::move(result));
     return 0;
@@ -108,6 +112,8 @@ int run_doctor(const Options& options) {
   fmt::print("  products     {} ({})\n", cpu::describe(products.engine), products.reason);
   fmt::print("  oneDNN       {}; bf16 products: {}\n", onednn.empty() ? "no" : onednn,
              no_bf16.empty() ? "yes" : no_bf16);
+  fmt::print("  tokenizers   PCRE2 {} (Unicode {}), utf8proc {}\n", SplitPattern::library_version(),
+             SplitPattern::unicode_version(), nfc_library_version());
   fmt::print("  transports   {}\n", fmt::join(transports_here(), ", "));
   for (const build_info::Package& package : build_info::kPackages) {
     const std::string found = found_now(package);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "tools/options/training_tokens.h"
 
 namespace tandem::tools {
 
@@ -15,7 +16,7 @@ namespace {
 constexpr std::int64_t kMicrobatches = 32;
 
 Tokens held_out_tokens(const Options& options) {
-  if (options.has("validation-data")) return Tokens::of_file(options.text("validation-data"));
+  if (options.has("validation-data")) return read_tokens(options.text("validation-data"));
   if (!options.has("data")) return shipped_held_out_tokens();
   refuse(options,
          "--validate-every: give --validation-data FILE, a text that --data does not "

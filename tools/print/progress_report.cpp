@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
 
 #include <fmt/format.h>
@@ -12,6 +13,8 @@
 namespace tandem::tools {
 
 namespace {
+
+constexpr std::size_t kRateWindow = 10;  // steps
 
 /// About 20 lines a run: the first and last steps, and some between.
 bool shows(std::int64_t step, std::int64_t steps) {
@@ -26,6 +29,7 @@ ProgressReport::ProgressReport(const Plan& plan, const ReportSetup& setup, const
               plan.microbatch_size * plan.model.sequence),
       predicted_s_(plan.predicted.period_s),
       delayed_(weight_semantics(plan) == WeightSemantics::delayed_by_one),
+      monitors_(setup.monitors),
       done_(setup.first_step),
       silence_(setup.longest_silence, [this] { say_where_it_is(); }) {
   if (log.empty()) return;
@@ -46,13 +50,16 @@ void ProgressReport::step(const StepReport& step) {
   StepRecord record{.report = step,
                     .learning_rate = learning_rate_at(
                         setup_.optimizer.schedule, setup_.optimizer.learning_rate, step.batch + 1),
-                    .tokens_per_s = step_s > 0 ? tokens_ / step_s : 0.0,
                     .step_s = step_s};
+  const double recent_s = recent_step_s();
+  record.tokens_per_s = recent_s > 0 ? tokens_ / recent_s : 0.0;
+  record.left_s = recent_s * static_cast<double>(setup_.steps - record.step());
   if (log_) record.others = watch_.since_last();
   done_ = record.step();
   done_at_ = Clock::now();
   const bool long_silence = Clock::now() - printed_ >= setup_.longest_silence;
   if (!setup_.quiet && (long_silence || shows(record.step(), setup_.steps))) print(record);
+  monitors_.step(figures(record));
   if (!log_) return;
   const bool waits = setup_.evaluate_every > 0 && record.step() % setup_.evaluate_every == 0;
   if (waits)
@@ -63,6 +70,7 @@ void ProgressReport::step(const StepReport& step) {
 
 void ProgressReport::evaluated(std::int64_t steps, double loss) {
   held_out_losses_.emplace_back(steps, loss);
+  monitors_.evaluated(steps, loss);
   if (!setup_.quiet) {
     fmt::print("step {:>5}  validation loss {:.4f}\n", steps, loss);
     std::fflush(stdout);
@@ -75,6 +83,25 @@ void ProgressReport::evaluated(std::int64_t steps, double loss) {
 void ProgressReport::close() {
   if (waiting_) write(*waiting_);
   waiting_.reset();
+}
+
+double ProgressReport::recent_step_s() const {
+  const std::size_t count = std::min(times_s_.size(), kRateWindow);
+  const double all =
+      std::accumulate(times_s_.end() - static_cast<std::ptrdiff_t>(count), times_s_.end(), 0.0);
+  return all / static_cast<double>(count);
+}
+
+RunFigures ProgressReport::figures(const StepRecord& record) const {
+  return {.steps = record.step(),
+          .steps_planned = setup_.steps,
+          .tokens = tokens_ * static_cast<double>(record.step()),
+          .loss = record.report.loss,
+          .gradient_norm = record.report.gradient_norm,
+          .learning_rate = record.learning_rate,
+          .tokens_per_s = record.tokens_per_s,
+          .step_s = record.step_s,
+          .left_s = record.left_s};
 }
 
 double ProgressReport::median_step_s() const {
@@ -93,9 +120,15 @@ double ProgressReport::tokens_per_s() const {
 void ProgressReport::print(const StepRecord& record) {
   printed_ = Clock::now();
   silence_.broken();
-  fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", record.step(),
+  std::string more = fmt::format("  {:.0f} tokens", tokens_ * static_cast<double>(record.step()));
+  if (record.step() < setup_.steps) {
+    const std::chrono::duration<double> left(record.left_s);
+    more += fmt::format(", {} left", print_duration(std::chrono::duration_cast<Duration>(left)));
+  }
+  fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}{}\n", record.step(),
              record.report.loss, record.tokens_per_s, record.step_s * 1e3,
-             predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3) : "");
+             predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3) : "",
+             more);
   std::fflush(stdout);
 }
 

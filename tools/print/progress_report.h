@@ -19,6 +19,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/under_way.h"
+#include "tools/print/run_monitors.h"
 
 namespace tandem::tools {
 
@@ -27,7 +28,9 @@ struct StepRecord {
   StepReport report;
   std::optional<double> held_out_loss = {};
   double learning_rate = 0.0;  // of the update that ends the step
-  double tokens_per_s = 0.0, step_s = 0.0;
+  double tokens_per_s = 0.0;   // of the steps of the last rate window
+  double step_s = 0.0;
+  double left_s = 0.0;       // to the end of the run, at this rate
   ProcessorUse others = {};  // by whom else the machine was used meanwhile
 
   std::int64_t step() const { return report.batch + 1; }  // counted from 1
@@ -38,6 +41,7 @@ struct ReportSetup {
   std::int64_t first_step = 0;  // trained before
   std::int64_t evaluate_every = 0;  // 0: never
   OptimizerConfig optimizer = {};
+  MonitorSetup monitors = {};
   bool quiet = false;  // nothing on stdout
   std::chrono::milliseconds longest_silence = std::chrono::seconds(10);
 };
@@ -73,6 +77,10 @@ class ProgressReport {
   double tokens_per_s() const;
 
  private:
+  /// Seconds a step of the last ones: batches overlap, so that one step may seem to take no time,
+  /// but not ten.
+  double recent_step_s() const;
+  RunFigures figures(const StepRecord& record) const;
   void print(const StepRecord& record);
   void write(const StepRecord& record);
   /// Of a step that takes long, or, on stderr, of any where nothing goes to stdout.
@@ -82,6 +90,7 @@ class ProgressReport {
   double tokens_, predicted_s_;  // of a step
   bool delayed_;                 // updates wait for later batches
   std::optional<GrowingFile> log_;
+  RunMonitors monitors_;
   ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
   Duration last_{}, elapsed_{};

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "executor/data/permutation.h"
 #include "tests/core/error_of.h"
 #include "tests/executor/numbers.h"
 
@@ -151,16 +152,52 @@ TEST(Data, SpreadVisitsEverySampleOnceBeforeAnyTwice) {
   }
 }
 
+TEST(Data, ShuffledVisitsEverySampleOnceAnEpoch) {
+  for (const std::size_t samples : {1u, 2u, 7u, 16u, 17u, 40u}) {
+    std::string text;  // of sample i: the byte i, but that a target reaches into the next
+    for (std::size_t i = 0; i < samples * 6 + 3; ++i) text.push_back(static_cast<char>(i / 6));
+    const Tokens tokens = Tokens::of_text(text, "text");
+    const Data data(byte_model(), 1, 1, tokens, SampleOrder::shuffled);
+    const Data other(byte_model(), 1, 2, tokens, SampleOrder::shuffled);
+    const Data threes(byte_model(), 3, 1, tokens, SampleOrder::shuffled);
+    std::vector<std::vector<std::int32_t>> epochs(3), others(3);
+    for (std::int64_t k = 0; k < data.distinct_samples() * 3; ++k) {
+      const auto epoch = static_cast<std::size_t>(k / data.distinct_samples());
+      const std::int32_t sample = microbatch<float>(data, k).tokens[0];
+      epochs[epoch].push_back(sample);
+      others[epoch].push_back(microbatch<float>(other, k).tokens[0]);
+      const auto row = static_cast<std::size_t>(k % 3) * 6;
+      ASSERT_EQ(microbatch<float>(threes, k / 3).tokens[row], sample) << "by number, not by size";
+    }
+    for (const auto& epoch : epochs) {
+      const std::set<std::int32_t> seen(epoch.begin(), epoch.end());
+      EXPECT_EQ(seen.size(), samples);
+    }
+    if (samples < 7) continue;
+    EXPECT_NE(epochs[0], epochs[1]);
+    EXPECT_NE(epochs[1], epochs[2]);
+    EXPECT_NE(epochs[0], others[0]) << "another seed, another order";
+  }
+}
+
+// The first sample of many orders is as often one as another: 64 bins of 64 on average, a variance
+// of 64, so that a bin beyond 8 standard deviations has a chance below 1e-13.
+TEST(Data, ShuffledIsEven) {
+  std::vector<int> count(64);
+  for (std::uint64_t seed = 0; seed < 4096; ++seed) ++count[permuted(seed, 5, 64, seed % 64)];
+  for (const int each : count) EXPECT_NEAR(each, 64, 64);
+}
+
 TEST(Data, TakesTheNumbersOfATokenFile) {
   const std::string path = (std::filesystem::temp_directory_path() /
                             ("tandem_data_test_" + std::to_string(::getpid()) + ".bin"))
                                .string();
-  write_token_file(path, std::vector<std::uint16_t>{10, 9, 8, 7, 6, 5, 4});
+  write_token_file(path, std::vector<std::int32_t>{10, 9, 8, 7, 6, 5, 4});
   const ModelSpec model = testing::tiny_gpt();  // with a vocabulary of 11
   const Sample<float> sample = microbatch<float>(Data(model, 1, 1, Tokens::of_file(path)), 0);
   EXPECT_EQ(sample.tokens, (std::vector<std::int32_t>{10, 9, 8, 7, 6, 5}));
   EXPECT_EQ(sample.targets, (std::vector<std::int32_t>{9, 8, 7, 6, 5, 4}));
-  write_token_file(path, std::vector<std::uint16_t>{10, 9, 8, 7, 6, 5, 11});
+  write_token_file(path, std::vector<std::int32_t>{10, 9, 8, 7, 6, 5, 11});
   EXPECT_EQ(error_of([&] { const Data data(model, 1, 1, Tokens::of_file(path)); }),
             path + ": token 6 is 11, beyond a vocabulary of 11");
   std::filesystem::remove(path);

@@ -2,6 +2,7 @@
 
 #include "executor/data/tokens.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -65,8 +66,9 @@ std::string file_of(std::vector<std::int32_t> header, const std::vector<std::uin
 
 TEST_F(TokenFile, IsReadAndWrittenAsLlmCDoes) {
   const std::vector<std::uint16_t> numbers{7, 50'256, 0, 65'535};
+  const std::vector<std::int32_t> ids(numbers.begin(), numbers.end());
   const std::string expected = file_of({20240520, 1, 4}, numbers);
-  write_token_file(path("out.bin"), numbers);
+  write_token_file(path("out.bin"), ids);
   EXPECT_TRUE(read(path("out.bin")) == expected);
   const Tokens tokens = Tokens::of_file(write("in.bin", expected));
   EXPECT_EQ(all_of(tokens), std::vector<std::int32_t>({7, 50'256, 0, 65'535}));
@@ -81,9 +83,14 @@ TEST_F(TokenFile, ThatIsBrokenIsRefused) {
   };
   const std::vector<std::uint16_t> three{1, 2, 3};
   EXPECT_EQ(diagnostic(file_of({20240520, 1, 3}, three)), "nothing was thrown") << "the control";
-  EXPECT_THAT(diagnostic("short"), AllOf(HasSubstr("5 bytes"), HasSubstr("1024")));
-  EXPECT_EQ(diagnostic(file_of({20240521, 1, 3}, three)),
-            ": expected a token file, which begins with the number 20240520, found 20240521");
+  EXPECT_THAT(diagnostic("short"), AllOf(HasSubstr("no token file"), HasSubstr("its 5 bytes")));
+  EXPECT_THAT(diagnostic(file_of({20240520, 1, 3}, three).substr(0, 100)),
+              AllOf(HasSubstr("100 bytes"), HasSubstr("1024")));
+  EXPECT_THAT(diagnostic(file_of({20240521, 1, 3}, three) + "x"), HasSubstr("20240520"));
+  EXPECT_EQ(diagnostic(file_of({20240801, 1, 3}, three)),
+            ": expected version 7 of token files, found 1");
+  EXPECT_EQ(diagnostic(file_of({20240801, 7, 3}, three)),
+            ": expected 12 bytes of 3 tokens after the header, found 6");
   EXPECT_EQ(diagnostic(file_of({20240520, 7, 3}, three)),
             ": expected version 1 of token files, found 7");
   EXPECT_EQ(diagnostic(file_of({20240520, 1, 0}, {})), ": expected at least one token, found 0");
@@ -93,6 +100,54 @@ TEST_F(TokenFile, ThatIsBrokenIsRefused) {
             ": expected 8 bytes of 4 tokens after the header, found 6");
   EXPECT_EQ(diagnostic(file_of({20240520, 1, 2}, three)),
             ": expected 4 bytes of 2 tokens after the header, found 6");
+}
+
+TEST_F(TokenFile, OfLlama3HasThirtyTwoBits) {
+  const std::string expected =
+      file_of({20240801, 7, 3}, {0xF4FF, 1, 7, 0, 0, 1});  // the lower halves first
+  const std::vector<std::int32_t> ids{0x1F4FF, 7, 0x10000};
+  write_token_file(path("out.bin"), ids);
+  EXPECT_TRUE(read(path("out.bin")) == expected);
+  const Tokens tokens = Tokens::of_file(path("out.bin"));
+  EXPECT_EQ(all_of(tokens), ids);
+  EXPECT_EQ(error_of([&] { tokens.check_within(0x1F4FF); }),
+            path("out.bin") + ": token 0 is 128255, beyond a vocabulary of 128255");
+  const std::string huge = write("huge.bin", file_of({20240801, 7, 1}, {0xFFFF, 0xFFFF}));
+  EXPECT_EQ(error_of([&] { Tokens::of_file(huge).check_within(0x7FFFFFFF); }),
+            huge + ": token 0 is 4294967295, beyond a vocabulary of 2147483647");
+}
+
+TEST_F(TokenFile, OfNanoGptHasNoHeader) {
+  const std::string header = file_of({20240520, 1, 2}, {258, 7});
+  const Tokens raw = Tokens::of_file(write("raw.bin", header.substr(1024)));
+  EXPECT_EQ(all_of(raw), (std::vector<std::int32_t>{258, 7}));
+  EXPECT_EQ(raw.without_header(), path("raw.bin"));
+  EXPECT_EQ(Tokens::of_file(write("with.bin", header)).without_header(), "");
+}
+
+TEST_F(TokenFile, InAFolderIsOneOfSeveral) {
+  std::filesystem::create_directory(path("shards"));
+  const auto refused = [&] { return error_of([&] { Tokens::of_file(path("shards")); }); };
+  EXPECT_EQ(refused(), path("shards") + ": a folder without token files (.bin)");
+  write_token_file(path("shards/b.bin"), std::vector<std::int32_t>{3, 4, 5});
+  write_token_file(path("shards/a.bin"), std::vector<std::int32_t>{1, 2});
+  write_token_file(path("shards/c.bin"), std::vector<std::int32_t>{70'000});
+  write("shards/readme.txt", "no token file");
+  const Tokens tokens = Tokens::of_file(path("shards"));
+  EXPECT_EQ(all_of(tokens), (std::vector<std::int32_t>{1, 2, 3, 4, 5, 70'000}));
+  EXPECT_FALSE(tokens.are_bytes());
+  for (std::int64_t first = 0; first < 6; ++first) {
+    for (std::int64_t count = 0; first + count <= 6; ++count) {
+      std::vector<std::int32_t> part(static_cast<std::size_t>(count));
+      tokens.copy(first, part);
+      const auto all = all_of(tokens);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + first));
+    }
+  }
+  EXPECT_EQ(error_of([&] { tokens.check_within(5); }),
+            path("shards/b.bin") + ": token 2 is 5, beyond a vocabulary of 5");
+  write("shards/d.bin", "odd");
+  EXPECT_THAT(refused(), ::testing::StartsWith(path("shards/d.bin") + ": no token file"));
 }
 
 TEST_F(TokenFile, OfAnyOtherNameIsAText) {
@@ -107,7 +162,6 @@ TEST_F(TokenFile, ThatCannotBeMappedSaysWhy) {
   };
   EXPECT_EQ(diagnostic(write("empty", "")), path("empty") + ": the file is empty");
   EXPECT_EQ(diagnostic(path("nothing")), path("nothing") + ": No such file or directory");
-  EXPECT_EQ(diagnostic(path("")), path("") + ": Is a directory");
   EXPECT_EQ(diagnostic("/dev/null"), "/dev/null: not a regular file: it can't be mapped");
 }
 
@@ -125,7 +179,7 @@ TEST(TokensDeathTest, AreNotReadBeyondTheirEnd) {
 }
 
 TEST_F(TokenFile, IsHeldToTheVocabulary) {
-  write_token_file(path("x.bin"), std::vector<std::uint16_t>{5, 300, 2, 400});
+  write_token_file(path("x.bin"), std::vector<std::int32_t>{5, 300, 2, 400});
   const Tokens tokens = Tokens::of_file(path("x.bin"));
   EXPECT_EQ(error_of([&] { tokens.check_within(401); }), "nothing was thrown");
   EXPECT_EQ(error_of([&] { tokens.check_within(400); }),

@@ -64,8 +64,9 @@ TEST_F(Train, TrainsSlicesAsTheyAreProfiledAndPlanned) {
         "# mine  devices 2  microbatches 2  slices 2\n"
         "0 | f0 f1 f2 b1 f3 b0 b3 b2 U\n"
         "1 | f0 f1 b1 f2 b0 f3 b3 b2 U\n");
-  json_of("plan --profile sliced.json --global-batch 2 --schedule-file mine.schedule --output "
-          "own.json --json");
+  json_of(
+      "plan --profile sliced.json --global-batch 2 --schedule-file mine.schedule --output "
+      "own.json --json");
   json_of("train own.json --steps 3 --json --verify");
 }
 
@@ -244,8 +245,9 @@ TEST_F(Train, StepsTakeTheTimeThatPasses) {
   double sum = 0.0;
   for (const Json& line : lines) {
     EXPECT_GT(line["step_s"], 0.5 * result["step_s"].get<double>()) << line;
-    EXPECT_NEAR(line["tokens_per_s"].get<double>() * line["step_s"].get<double>(), tokens, 1e-6);
     sum += line["step_s"].get<double>();
+    const double all = tokens * line["step"].get<double>();
+    EXPECT_NEAR(line["tokens_per_s"].get<double>() * sum, all, 1e-6) << "of at most ten steps";
   }
   EXPECT_LE(sum, elapsed);
   EXPECT_NEAR(result["tokens_per_s"].get<double>() * elapsed, 6 * tokens, 1e-6);
@@ -299,6 +301,34 @@ TEST_F(Train, TakesTokenFilesForTexts) {
   EXPECT_NE(losses("--steps 3"), from_text);
   json_of("tokens text.txt text.bin --output both.bin --json");
   EXPECT_EQ(read("both.bin").size(), 1024 + 4 * text.size());
+}
+
+TEST_F(Train, TakesShardsAndEpochs) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += fmt::format("{} bottles, ", i);
+  write("one.txt", text.substr(0, 300));
+  write("two.txt", text.substr(300));
+  write("whole.txt", text);
+  std::filesystem::create_directory(std::filesystem::path(folder()) / "shards");
+  json_of("tokens one.txt --output shards/1.bin --json");
+  json_of("tokens two.txt --output shards/2.bin --json");
+  const Json whole = losses("--steps 3 --data whole.txt");
+  EXPECT_EQ(losses("--steps 3 --data shards"), whole);
+  const Json shuffled = losses("--steps 3 --data whole.txt --data-order shuffled");
+  EXPECT_NE(shuffled, whole);
+  EXPECT_EQ(losses("--steps 3 --data shards --data-order shuffled"), shuffled);
+  EXPECT_EQ(losses("--steps 3 --data shards --data-order shuffled --reference"), shuffled);
+  EXPECT_NE(losses("--steps 3 --data shards --data-order shuffled --seed 2"), shuffled);
+  expect_refused("train plan.json --data-order sorted", 2, "--data-order");
+}
+
+TEST_F(Train, ChecksTheVocabularyOfATokenizerBeforeItTrains) {
+  write("tokenizer.json",
+        read_file((source_folder() / "tests/fuzz/corpus/tokenizer/gpt2.json").string(), 1 << 20));
+  write("text.txt", std::string(300, 'x') + " the end");
+  json_of("tokens text.txt --tokenizer . --output text.bin --json");
+  EXPECT_EQ(tandem("train plan.json --steps 1 --data text.bin").code, 3)
+      << "of 600 tokens, for a model of 256";
 }
 
 TEST_F(Train, ValidatesByATextOfOneBatch) {
