@@ -131,8 +131,9 @@ void CheckpointWriter::write(const CheckpointInfo& info) {
   for (const ImageFile& file : image_.files()) {
     const std::string head = safetensors_head(file.tensors);
     manifest.bytes[file.name] = static_cast<std::int64_t>(head.size() + file.bytes());
+    DurableFile written(folder / file.name, {head, file.all_bytes()});
     manifest.sums[file.name] = sums_of(file, head);
-    write_durably(folder / file.name, {head, file.all_bytes()});
+    written.finish();
   }
   if (const std::string config = library_config(info.model); !config.empty()) {
     manifest.bytes[kConfigName] = static_cast<std::int64_t>(config.size());
