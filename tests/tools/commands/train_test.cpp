@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/fuzz_input.h"
 #include "tests/support/schedule_mutations.h"
 #include "tests/tools/tandem.h"
 
@@ -323,8 +324,7 @@ TEST_F(Train, TakesShardsAndEpochs) {
 }
 
 TEST_F(Train, ChecksTheVocabularyOfATokenizerBeforeItTrains) {
-  write("tokenizer.json",
-        read_file((source_folder() / "tests/fuzz/corpus/tokenizer/gpt2.json").string(), 1 << 20));
+  write("tokenizer.json", fuzz_input("tokenizer/gpt2.json"));
   write("text.txt", std::string(300, 'x') + " the end");
   json_of("tokens text.txt --tokenizer . --output text.bin --json");
   EXPECT_EQ(tandem("train plan.json --steps 1 --data text.bin").code, 3)
