@@ -42,11 +42,42 @@ void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
     heads.expected(fmt::format("a divisor of the width {}", model.width));
 }
 
+/// Keeps what is not given.
+void read_number(const JsonReader& value, double low, double& number) {
+  if (!value.absent()) number = value.number(low);
+}
+
+void read_rotary(const JsonReader& reader, RotaryPositions& rotary) {
+  if (reader.absent() || !reader.object({"theta", "scaling", "factor", "low_frequency_factor",
+                                         "high_frequency_factor", "original_positions"})) {
+    return;
+  }
+  rotary.theta = reader["theta"].number(kLeastTheta);
+  if (reader.has("scaling"))
+    rotary.scaling = reader["scaling"].one_of<RotaryScaling>(kRotaryScalings);
+  read_number(reader.optional("factor"), kLeastFactor, rotary.factor);
+  read_number(reader.optional("low_frequency_factor"), kLeastFactor, rotary.low_frequency_factor);
+  read_number(reader.optional("high_frequency_factor"), kLeastFactor, rotary.high_frequency_factor);
+  if (reader.has("original_positions")) {
+    rotary.original_positions =
+        reader["original_positions"].integer<std::int32_t>(1, kLongestSequence);
+  }
+}
+
+void read_details(const JsonReader& reader, LayerDetails& details) {
+  read_number(reader.optional("norm_epsilon"), 0.0, details.norm_epsilon);
+  if (reader.has("activation"))
+    details.activation = reader["activation"].one_of<Activation>(kActivations);
+  if (reader.has("sliding_window"))
+    details.sliding_window = reader["sliding_window"].integer<std::int32_t>(0, kLongestSequence);
+  read_rotary(reader.optional("rotary"), details.rotary);
+}
+
 void read_shape(const JsonReader& reader, ModelSpec& model) {
   TransformerShape& shape = model.shape;
-  std::vector<std::string_view> known{"key_value_heads",  "head_width", "mlp_width",
-                                      "positions",        "segments",   "experts",
-                                      "experts_per_token"};
+  std::vector<std::string_view> known{
+      "key_value_heads",   "head_width",   "mlp_width",  "positions",      "segments", "experts",
+      "experts_per_token", "norm_epsilon", "activation", "sliding_window", "rotary"};
   for (const auto& [key, flag] : kShapeFlags) known.push_back(key);
   if (!reader.object(known)) return;
   const auto count = [](const JsonReader& value, std::int32_t least, std::int32_t most) {
@@ -62,6 +93,7 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
   for (const auto& [key, flag] : kShapeFlags) {
     if (reader.has(key)) shape.*flag = reader[key].boolean();
   }
+  read_details(reader, shape.details);
   if (reader.diagnostics() > 0) return;
   if (const std::string fault = shape_fault(model); !fault.empty()) reader.diagnose(fault);
 }
@@ -127,14 +159,31 @@ ModelSpec read_model_object(const JsonReader& reader) {
 }
 
 ModelSpec read_trainable_model(const JsonReader& reader) {
-  ModelSpec model = read_model_object(reader);
-  if (model.architecture == Architecture::transformer) {
-    reader["architecture"].diagnose(
-        "a transformer built unlike GPT-2 is priced on a cluster, not measured or trained: "
-        "expected \"gpt2\" or \"linear\"");
+  const std::size_t before = reader.diagnostics();
+  const ModelSpec model = read_model_object(reader);
+  if (reader.diagnostics() > before) return model;
+  if (const std::string reason = why_untrainable(model); !reason.empty()) {
+    reader["architecture"].diagnose(fmt::format(
+        "this transformer {}: it is priced on a cluster, not measured or trained", reason));
   }
   return model;
 }
+
+namespace {
+
+nlohmann::ordered_json rotary_json(const RotaryPositions& rotary) {
+  nlohmann::ordered_json json{{"theta", rotary.theta}};
+  if (rotary.scaling == RotaryScaling::none) return json;
+  json["scaling"] = name(rotary.scaling);
+  if (rotary.scaling == RotaryScaling::other) return json;
+  json["factor"] = rotary.factor;
+  json["low_frequency_factor"] = rotary.low_frequency_factor;
+  json["high_frequency_factor"] = rotary.high_frequency_factor;
+  json["original_positions"] = rotary.original_positions;
+  return json;
+}
+
+}  // namespace
 
 nlohmann::ordered_json shape_json(const TransformerShape& shape) {
   nlohmann::ordered_json json{{"key_value_heads", shape.key_value_heads},
@@ -147,6 +196,11 @@ nlohmann::ordered_json shape_json(const TransformerShape& shape) {
     json["experts_per_token"] = shape.experts_per_token;
   }
   for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
+  const LayerDetails &details = shape.details, usual = {};
+  if (details.norm_epsilon != usual.norm_epsilon) json["norm_epsilon"] = details.norm_epsilon;
+  if (details.activation != usual.activation) json["activation"] = name(details.activation);
+  if (details.sliding_window > 0) json["sliding_window"] = details.sliding_window;
+  if (details.rotary.theta > 0.0) json["rotary"] = rotary_json(details.rotary);
   return json;
 }
 

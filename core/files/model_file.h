@@ -18,6 +18,8 @@ inline constexpr std::int32_t kMostExperts = 65'536;
 inline constexpr std::int32_t kWidestExperts = 16 * kWidest;  // of a layer, together
 inline constexpr std::int32_t kLongestSequence = 1'048'576;
 inline constexpr std::int32_t kLargestVocabulary = 16'777'216;
+inline constexpr double kLeastTheta = 1.0;    // of rotary positions
+inline constexpr double kLeastFactor = 1e-3;  // of their scaling
 
 /// Diagnostics go to the reader's file; the model returned is sound if there was no diagnostic.
 ModelSpec read_model_object(const JsonReader& reader);

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/files/model_file.h"
+#include "core/import/hugging_face_details.h"
 
 namespace tandem {
 namespace {
@@ -42,7 +43,7 @@ constexpr TransformerShape kLlama{.rms_norm = true,
                                   .gated = true,
                                   .dropout = false};
 
-constexpr TransformerShape with(TransformerShape shape, bool TransformerShape::*flag) {
+constexpr TransformerShape with(TransformerShape shape, bool TransformerShape::* flag) {
   shape.*flag = true;
   return shape;
 }
@@ -327,6 +328,8 @@ ModelSpec read_config(const JsonReader& root, std::vector<std::string>& notes) {
   model.shape = family->shape;
   read_widths(text, *family, model);
   read_family(text, class_name, *family, model);
+  // Of a family that is not known nobody says that it computes as Llama does.
+  if (source.type.empty() || source.type == family->type) read_details(text, family->type, model);
   if (is_given(root.optional("text_config")) || is_given(root.optional("vision_config")))
     notes.emplace_back("only the language model is read: its vision and audio parts are left out");
   if (root.diagnostics() > 0) return model;

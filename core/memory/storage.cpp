@@ -36,9 +36,14 @@ struct LayerFootprint {
   std::int64_t inner = 0;    // of the scratch: what is kept in the place of what it was made from
 };
 
+/// Numbers that attention reads of a token: queries, keys and values.
+std::int64_t qkv_width(const ModelSpec& model) {
+  const TransformerShape shape = shape_of(model);
+  return (model.heads + 2 * std::int64_t{shape.key_value_heads}) * shape.head_width;
+}
+
 LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int64_t tokens,
                             Recompute recompute, const Layout& layout) {
-  TANDEM_CHECK(model.architecture != Architecture::transformer);
   const std::int64_t d = model.width;
   const bool drops = recompute == Recompute::selective;
   const auto with = [drops](std::int64_t stash, std::int64_t inner, std::int64_t scratch,
@@ -46,22 +51,36 @@ LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int64_t
     return LayerFootprint{stash + (drops ? 0 : cheap), inner + scratch + (drops ? cheap : 0),
                           inner};
   };
-  const std::int64_t row = layout.room(tokens * d), inside = layout.room(tokens * 4 * d),
-                     qkv = layout.room(tokens * 3 * d);
-  const std::int64_t norm = row + 2 * layout.wide_room(tokens);
+  if (kind == LayerKind::linear) return {};
+  const std::int64_t row = layout.room(tokens * d);
+  if (kind == LayerKind::squared_error) return with(row, 0, 0, 0);
+  const TransformerShape shape = shape_of(model);
+  const std::int64_t norm = row + (shape.rms_norm ? 1 : 2) * layout.wide_room(tokens);
   switch (kind) {
     case LayerKind::embedding:
       return with(layout.wide_room(tokens), 0, 0, 0);
-    case LayerKind::attention:
-      return with(qkv + layout.wide_room(tokens * model.heads) + row, qkv, row, norm);
-    case LayerKind::mlp:
-      return with(inside, inside, row, norm + inside);
+    case LayerKind::attention: {
+      const std::int64_t queries = tokens * model.heads * shape.head_width;
+      const std::int64_t qkv = layout.room(tokens * qkv_width(model));
+      const std::int64_t attended = layout.room(queries);
+      // Queries and keys before the norms of their heads; and the gradients behind these.
+      const std::int64_t heads = std::int64_t{model.heads} + shape.key_value_heads;
+      const std::int64_t before =
+          shape.head_norm ? layout.room(tokens * heads * shape.head_width) : 0;
+      const std::int64_t inverses = shape.head_norm ? layout.wide_room(tokens * heads) : 0;
+      return with(qkv + layout.wide_room(tokens * model.heads) + attended + inverses + before, qkv,
+                  std::max(row, attended) + before, norm);
+    }
+    case LayerKind::mlp: {
+      const std::int64_t after = layout.room(tokens * shape.mlp_width);
+      const std::int64_t inside = shape.gated ? layout.room(tokens * 2 * shape.mlp_width) : after;
+      return with(inside, inside, row, norm + after);
+    }
     case LayerKind::head:
       return with(layout.room(tokens * model.vocabulary), 0, row, norm);
     case LayerKind::linear:
-      return {};
     case LayerKind::squared_error:
-      return with(row, 0, 0, 0);
+      break;
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
   return {};
@@ -109,7 +128,7 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
          .update = update_scratch(model, kind, optimizer, layout) * layout.element});
     // Queries are kept with them: the three are one matrix.
     if (is_slice && kind == LayerKind::attention)
-      of_layers.back().context = layout.room(tokens * 3 * model.width) * layout.element;
+      of_layers.back().context = layout.room(tokens * qkv_width(model)) * layout.element;
   }
   // Of a linear model's first layer: the numbers that the data gave it.
   const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
@@ -143,7 +162,10 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
   const std::vector<LayerKind> kinds = layers_of(model);
   const std::int64_t attentions =
       std::count(kinds.begin() + layers.first, kinds.begin() + layers.last, LayerKind::attention);
-  const std::int64_t values = 2 * std::int64_t{microbatch_size} * model.sequence * model.width;
+  const std::int64_t keys =
+      attentions == 0 ? 0
+                      : std::int64_t{shape_of(model).key_value_heads} * shape_of(model).head_width;
+  const std::int64_t values = 2 * microbatch_size * model.sequence * keys;
   // Sums of many terms: not rounded.
   return of_slices(each, slices.size() > 1 ? attentions * values * layout.wide : 0);
 }

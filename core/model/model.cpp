@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
-#include "core/base/error.h"
 
 namespace tandem {
 namespace {
@@ -92,14 +91,6 @@ TransformerShape shape_of(const ModelSpec& model) {
 
 bool has_tied_ends(const ModelSpec& model) {
   return model.architecture != Architecture::linear && model.tied;
-}
-
-void check_trainable(const ModelSpec& model) {
-  if (model.architecture != Architecture::transformer) return;
-  throw InputError(fmt::format(
-      "model {}: only GPT-2 and linear models can be measured and trained; this one can be "
-      "simulated on a cluster",
-      model.name));
 }
 
 LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/model/transformer_shape.h"
 
 namespace tandem {
 
@@ -29,38 +30,11 @@ std::string_view name(LayerKind kind);
 enum class Architecture : std::uint8_t {
   gpt2,         // embedding, (attention, mlp) × blocks, head
   linear,       // linear × blocks, squared_error; float arithmetic on dyadic numbers is exact
-  transformer,  // the layers of gpt2, built as TransformerShape says: priced, not trained
+  transformer,  // the layers of gpt2, built as TransformerShape says
 };
 inline constexpr std::size_t kArchitectures = 3;
 /// "gpt2", "linear", "transformer".
 std::string_view name(Architecture architecture);
-
-/// How a transformer's layers are built.
-struct TransformerShape {
-  std::int32_t key_value_heads = 1;  // each of them for as many heads
-  std::int32_t head_width = 1;       // channels of a head
-  std::int32_t mlp_width = 1;
-  std::int32_t positions = 0;  // rows of the table of learned positions; 0: rotary ones
-  std::int32_t segments = 0;   // rows of BERT's table of token types
-  std::int32_t experts = 0;    // that each mlp is made of, each of them mlp_width wide; 0: one mlp
-  std::int32_t experts_per_token = 0;  // that compute; a product d × experts chooses them
-  bool causal = true;                  // else each token attends to all
-  bool rms_norm = false;               // norms scale; else they shift too
-  bool norm_first = true;      // before attention and mlp and in the head; else behind each of
-                               // them and the embedding
-  bool output_norm = false;    // what attention and mlp make has a norm too, as in Gemma 2
-  bool head_norm = false;      // queries and keys have a norm for each head's channels
-  bool query_bias = true;      // queries, keys and values have
-  bool attention_bias = true;  // the projection behind attention has
-  bool mlp_bias = true;
-  bool gated = false;          // the mlp has a third matrix, whose product gates it
-  bool dropout = true;         // its masks are kept
-  bool masked_head = false;    // a product d × d, GELU and norm before the vocabulary's, which
-                               // has a bias
-  bool pooler = false;         // a product d × d of each sample's first token
-  bool sentence_head = false;  // two classes of what the pooler made
-  friend bool operator==(const TransformerShape&, const TransformerShape&) = default;
-};
 
 /// A transformer, or a chain of small linear maps.
 struct ModelSpec {
@@ -82,7 +56,9 @@ TransformerShape shape_of(const ModelSpec& model);
 /// True where embedding and head hold one table, whose gradients are summed.
 bool has_tied_ends(const ModelSpec& model);
 
-/// Throws InputError where the executor has no layers for the model.
+/// Why the executor has no layers for the model, in words that follow "it"; empty: it has.
+std::string why_untrainable(const ModelSpec& model);
+/// Throws InputError with that reason.
 void check_trainable(const ModelSpec& model);
 
 /// Half-open range of layers.

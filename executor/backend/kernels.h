@@ -22,6 +22,7 @@
 #include "core/base/check.h"
 #include "core/model/model.h"
 #include "core/schedule/reading.h"
+#include "executor/backend/rotary.h"
 
 namespace tandem {
 
@@ -35,10 +36,23 @@ struct RowShape {
   std::int64_t rows = 0, width = 0;
 };
 
-/// `batch` samples of `sequence` tokens of `width` channels, divided among `heads`. Of a slice:
-/// its own tokens.
+/// `batch` samples of `sequence` tokens whose queries have `width` channels, divided among `heads`.
+/// Each head of keys and values serves as many neighbouring heads of queries. Of a slice: its own
+/// tokens.
 struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, width = 0;
+  std::int64_t key_value_heads = 0;  // 0: a head of queries has its own
+
+  constexpr std::int64_t rows() const { return batch * sequence; }
+  constexpr std::int64_t head_width() const { return width / heads; }
+  constexpr std::int64_t key_heads() const { return key_value_heads > 0 ? key_value_heads : heads; }
+  constexpr std::int64_t key_width() const { return key_heads() * head_width(); }
+  /// Of a row of queries, keys and values.
+  constexpr std::int64_t qkv_width() const { return width + 2 * key_width(); }
+  constexpr std::int64_t key_head_of(std::int64_t head) const {
+    return head / (heads / key_heads());
+  }
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 
 /// Aborts unless a span is as long as a shape says.
@@ -55,19 +69,21 @@ template <class T, class W>
 void check_attention(const AttentionShape& shape, std::span<T> qkv, std::span<W> log_sum,
                      std::span<const std::remove_const_t<T>> y) {
   TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
-  const std::int64_t rows = shape.batch * shape.sequence;
-  check_size(qkv, 3 * rows * shape.width);
+  TANDEM_CHECK(shape.heads % shape.key_heads() == 0, shape.heads, shape.key_heads());
+  const std::int64_t rows = shape.rows();
+  check_size(qkv, rows * shape.qkv_width());
   check_size(log_sum, rows * shape.heads);
   check_size(y, rows * shape.width);
 }
 
 /// y = gain · (x − mean) · inverse_deviation + bias, by rows; mean and inverse_deviation are
-/// outputs too.
+/// outputs too. Of an RMS norm mean and bias are 0, and empty here and below.
 template <class T, class W = T>
 struct NormForward {
   std::span<const T> x, gain, bias;
   std::span<W> mean, inverse_deviation;
   std::span<T> y;
+  double epsilon = 1e-5;  // added to the variance, or the mean square
 };
 
 /// dx = residual + the gradient through the norm. `residual` may be empty: none.
@@ -88,7 +104,58 @@ struct NormBackwardWeight {
   std::span<W> dgain, dbias;
 };
 
-/// qkv: rows of 3·width, query, key, value. log_sum: log of the softmax's denominator, (batch,
+/// RMS norms of the channels of each head of queries and of keys, in qkv; a gain for the heads of
+/// queries, one for those of keys. `before`: what they were, rows of width + key_width;
+/// inverse_deviation: rows of heads + key_heads.
+template <class T, class W = T>
+struct HeadNormForward {
+  std::span<const T> query_gain, key_gain;
+  std::span<W> inverse_deviation;
+  std::span<T> before, qkv;
+  double epsilon = 1e-5;
+};
+
+/// The gradients of queries and keys in dqkv become those before the norm, and stay in dy as they
+/// were, rows as in `before`.
+template <class T, class W = T>
+struct HeadNormBackward {
+  std::span<const T> query_gain, key_gain;
+  std::span<const W> inverse_deviation;
+  std::span<const T> before;
+  std::span<T> dqkv, dy;
+};
+
+/// dquery_gain += …, dkey_gain += …
+template <class T, class W = T>
+struct HeadNormBackwardWeight {
+  std::span<const W> inverse_deviation;
+  std::span<const T> before, dy;
+  std::span<W> dquery_gain, dkey_gain;
+};
+
+template <class T, class W>
+void check_head_norm(const AttentionShape& shape, const HeadNormForward<T, W>& spans) {
+  check_sizes(shape.head_width(), spans.query_gain, spans.key_gain);
+  check_size(spans.inverse_deviation, shape.rows() * (shape.heads + shape.key_heads()));
+  check_size(spans.before, shape.rows() * (shape.width + shape.key_width()));
+  check_size(spans.qkv, shape.rows() * shape.qkv_width());
+}
+template <class T, class W>
+void check_head_norm(const AttentionShape& shape, const HeadNormBackward<T, W>& spans) {
+  check_sizes(shape.head_width(), spans.query_gain, spans.key_gain);
+  check_size(spans.inverse_deviation, shape.rows() * (shape.heads + shape.key_heads()));
+  check_size(spans.before, shape.rows() * (shape.width + shape.key_width()));
+  check_size(spans.dqkv, shape.rows() * shape.qkv_width());
+  check_size(spans.dy, shape.rows() * (shape.width + shape.key_width()));
+}
+template <class T, class W>
+void check_head_norm(const AttentionShape& shape, const HeadNormBackwardWeight<T, W>& spans) {
+  check_sizes(shape.head_width(), spans.dquery_gain, spans.dkey_gain);
+  check_size(spans.inverse_deviation, shape.rows() * (shape.heads + shape.key_heads()));
+  check_sizes(shape.rows() * (shape.width + shape.key_width()), spans.before, spans.dy);
+}
+
+/// qkv: rows of qkv_width(), query, key, value. log_sum: log of the softmax's denominator, (batch,
 /// heads, sequence). `earlier`: qkv of the tokens before these, a slice each, in order; all queries
 /// see all of their keys. Its list is host memory.
 template <class T, class W = T>
@@ -99,7 +166,8 @@ struct AttentionForward {
   std::span<const std::span<const T>> earlier = {};
 };
 
-/// `context_gradient`: sums of the gradients of keys and values, (batch, whole sequence, 2·width):
+/// `context_gradient`: sums of the gradients of keys and values, (batch, whole sequence,
+/// 2·key_width):
 /// those of `earlier` are added to, and those of the tokens at hand, which later tokens have added
 /// to, are where dqkv's sums begin. Empty: nobody adds to it, and nothing is earlier.
 template <class T, class W = T>
@@ -117,8 +185,8 @@ template <class T>
 std::int64_t context_of(const AttentionShape& shape, std::span<const std::span<const T>> earlier) {
   std::int64_t tokens = 0;
   for (const std::span<const T> slice : earlier) {
-    TANDEM_CHECK(std::ssize(slice) % (3 * shape.batch * shape.width) == 0, slice.size());
-    tokens += std::ssize(slice) / (3 * shape.batch * shape.width);
+    TANDEM_CHECK(std::ssize(slice) % (shape.batch * shape.qkv_width()) == 0, slice.size());
+    tokens += std::ssize(slice) / (shape.batch * shape.qkv_width());
   }
   return tokens;
 }
@@ -127,7 +195,7 @@ std::int64_t context_of(const AttentionShape& shape, std::span<const std::span<c
 /// tokens at hand, and of those before, are not among them.
 template <class T, class W>
 std::int64_t check_context(const AttentionShape& shape, const AttentionBackward<T, W>& spans) {
-  const std::int64_t row = 2 * shape.batch * shape.width;
+  const std::int64_t row = 2 * shape.batch * shape.key_width();
   const std::int64_t whole = std::ssize(spans.context_gradient) / row;
   const std::int64_t seen = context_of(shape, spans.earlier) + shape.sequence;
   check_size(spans.context_gradient, whole * row);
@@ -167,6 +235,7 @@ struct DecideNumbers {
   double beta1 = 0.0, beta2 = 0.0;
   bool looks_ahead = false;
   double momentum_decay = 0.0;
+  double steps_before = 0.0;  // taken before the first decision
 };
 
 /// Elements of a span: those before `last`, from `first` on.
@@ -234,8 +303,9 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
                            double number, double* result, std::span<const ElementRange> ranges,
                            std::span<double> sums, std::span<const double> squares,
                            const UpdateDecision* before, UpdateDecision* decision) {
-  /// As it is stored; on the host.
+  /// As it is stored, and back, exactly; on the host.
   { K::rounded(value) } -> std::same_as<T>;
+  { K::widened(K::rounded(value)) } -> std::same_as<W>;
   k.fill(wide, number);
   k.copy(in, out);
   k.store(wide_in, out);  // a copy, rounded
@@ -266,17 +336,31 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   k.layer_norm_backward(rows, NormBackward<T, W>{});
   k.layer_norm_backward_weight(rows, NormBackwardWeight<T, W>{});
 
+  k.rms_norm(rows, NormForward<T, W>{});
+  k.rms_norm_backward(rows, NormBackward<T, W>{});
+  k.rms_norm_backward_weight(rows, NormBackwardWeight<T, W>{});
+  k.head_norm(attention, HeadNormForward<T, W>{});
+  k.head_norm_backward(attention, HeadNormBackward<T, W>{});
+  k.head_norm_backward_weight(attention, HeadNormBackwardWeight<T, W>{});
+
+  /// y = silu(gate) · up, of rows of gate and up side by side, 2·width. The gradient of these, of
+  /// dy = x·wᵀ, whose columns are y's.
+  k.swiglu(rows, in, out);                                       // gates and ups, y
+  k.matmul_transposed_swiglu_backward(matmul, in, in, in, out);  // x, w, gates and ups, gradient
+
   /// The tanh form of GPT-2. dx may be dy.
   k.gelu(in, out);
   k.gelu_backward(in, in, out);  // x, dy, dx
 
+  /// Turns the queries and keys of rows of queries, keys and values by their positions.
+  k.rotate(attention, Rotation{}, out);
   /// Causal. Divides by the root of the head's width.
   k.attention(attention, AttentionForward<T, W>{});
   k.attention_backward(attention, AttentionBackward<T, W>{});
 
   /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
   k.keep_tokens(ids, wide);
-  /// y = table[token] + positions[position].
+  /// y = table[token] + positions[position]. Empty: no positions are learned.
   k.embed(attention, wide_in, in, in, out);  // kept tokens, table, positions, y
   k.embed_backward(attention, wide_in, in, wide,
                    wide);  // kept tokens, dy, dtable +=, dpositions +=

@@ -9,13 +9,6 @@
 #include "core/base/check.h"
 #include "executor/backend/kernels.h"
 
-// Of a kernel: a GPU's code, or inlined into a loop and so compiled for its instruction set.
-#if defined(__CUDACC__)
-#define TANDEM_IN_KERNELS __host__ __device__
-#else
-#define TANDEM_IN_KERNELS [[gnu::always_inline]]
-#endif
-
 namespace tandem {
 
 struct GuardDecision {
@@ -64,7 +57,7 @@ TANDEM_IN_KERNELS inline UpdateDecision decide(const DecideNumbers& numbers,
                                                std::span<const double> squares,
                                                const UpdateDecision* before) {
   const GuardDecision guard = decide(numbers.clips, numbers.most_norm, squares);
-  const double steps = (before != nullptr ? before->steps : 0.0) + (guard.skip ? 0.0 : 1.0);
+  const double steps = (before != nullptr ? before->steps : numbers.steps_before) + (guard.skip ? 0.0 : 1.0);
   const MomentCorrections moments = moment_corrections(numbers, steps);
   return {.norm = guard.norm,
           .scale = guard.scale,

@@ -31,7 +31,7 @@ using OfQueries = std::array<T, static_cast<std::size_t>(kQueries)>;
 /// values may be those of an earlier slice.
 template <class T>
 struct HeadView {
-  const T *query = nullptr, *key = nullptr, *value = nullptr;  // rows of 3·width
+  const T *query = nullptr, *key = nullptr, *value = nullptr;  // rows of qkv_width()
   std::int64_t qkv_row = 0, row = 0;                           // strides: of qkv, and of y
   std::int64_t channels = 0;
   T scale{};
@@ -275,17 +275,17 @@ void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
   }
 }
 
-/// Where head `head` of sample `sample` begins in qkv's query part; keys and values follow `width`
-/// later each.
+/// Where head `head` of sample `sample` begins in qkv's query part, and its keys and values.
 template <class T>
 HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::int64_t sample,
                     std::int64_t head, typename Kernels<T>::Product product) {
-  const std::int64_t channels = shape.width / shape.heads;
-  const T* query = qkv.data() + sample * shape.sequence * 3 * shape.width + head * channels;
-  return {.query = query,
-          .key = query + shape.width,
-          .value = query + 2 * shape.width,
-          .qkv_row = 3 * shape.width,
+  const std::int64_t channels = shape.head_width();
+  const T* row = qkv.data() + sample * shape.sequence * shape.qkv_width();
+  const T* key = row + shape.width + shape.key_head_of(head) * channels;
+  return {.query = row + head * channels,
+          .key = key,
+          .value = key + shape.key_width(),
+          .qkv_row = shape.qkv_width(),
           .row = shape.width,
           .channels = channels,
           .scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(channels))),
@@ -298,11 +298,11 @@ EarlierHeads<T> earlier_heads(const AttentionShape& shape,
                               std::span<const std::span<const T>> slices, std::int64_t sample,
                               std::int64_t head) {
   EarlierHeads<T> earlier;
-  const std::int64_t row = 3 * shape.width;
+  const std::int64_t row = shape.qkv_width();
   for (const std::span<const T> slice : slices) {
     const std::int64_t tokens = std::ssize(slice) / (shape.batch * row);
     earlier.push_back({.key = slice.data() + sample * tokens * row + shape.width +
-                              head * (shape.width / shape.heads),
+                              shape.key_head_of(head) * shape.head_width(),
                        .tokens = tokens});
   }
   return earlier;
@@ -315,11 +315,12 @@ void begin_gradients(const AttentionShape& shape, std::int64_t before, std::int6
                      std::span<const T> context, std::span<T> dqkv) {
   std::ranges::fill(dqkv, T{});
   if (whole == 0) return;
-  const std::int64_t width = shape.width;
+  const std::int64_t both = 2 * shape.key_width();
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t token = 0; token < shape.sequence; ++token) {
-      std::copy_n(context.data() + (sample * whole + before + token) * 2 * width, 2 * width,
-                  dqkv.data() + (sample * shape.sequence + token) * 3 * width + width);
+      std::copy_n(
+          context.data() + (sample * whole + before + token) * both, both,
+          dqkv.data() + (sample * shape.sequence + token) * shape.qkv_width() + shape.width);
     }
   }
 }
@@ -352,20 +353,21 @@ void Kernels<T>::attention_backward(AttentionShape shape, const AttentionBackwar
       const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
       const std::int64_t at = sample * shape.sequence * shape.width + head * view.channels;
       T* query = spans.dqkv.data() + (view.query - spans.qkv.data());
+      T* key = spans.dqkv.data() + (view.key - spans.qkv.data());
       const HeadGradient<T> own{
           .log_sum = spans.log_sum.data() + (sample * shape.heads + head) * shape.sequence,
           .y = spans.y.data() + at,
           .dy = spans.dy.data() + at,
           .query = query,
-          .key = query + shape.width,
-          .value = query + 2 * shape.width,
-          .key_row = 3 * shape.width};
+          .key = key,
+          .value = key + shape.key_width(),
+          .key_row = shape.qkv_width()};
       HeadGradient<T> context = own;
       if (whole > 0) {
-        context.key =
-            spans.context_gradient.data() + sample * whole * 2 * shape.width + head * view.channels;
-        context.value = context.key + shape.width;
-        context.key_row = 2 * shape.width;
+        context.key = spans.context_gradient.data() + sample * whole * 2 * shape.key_width() +
+                      shape.key_head_of(head) * view.channels;
+        context.value = context.key + shape.key_width();
+        context.key_row = 2 * shape.key_width();
       }
       backward_head(view, own, earlier_heads(shape, spans.earlier, sample, head), context,
                     shape.sequence);

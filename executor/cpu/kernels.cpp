@@ -139,7 +139,7 @@ void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
   check_sizes(shape.rows * shape.width, spans.x, spans.y);
   check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
   on_widest_vectors([=, &spans]() TANDEM_LOOPS {
-    constexpr T kEpsilon = static_cast<T>(1e-5);
+    const T epsilon = static_cast<T>(spans.epsilon);
     const std::size_t width = to_size(shape.width);
     const T count = static_cast<T>(width);
     const T *gain = spans.gain.data(), *bias = spans.bias.data();
@@ -148,7 +148,7 @@ void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
       T* y = spans.y.data() + row * width;
       const T mean = lane_sum<T>(width, [x](std::size_t i) TANDEM_LOOPS { return x[i]; }) / count;
       const auto square = [=](std::size_t i) TANDEM_LOOPS { return (x[i] - mean) * (x[i] - mean); };
-      const T inverse = T{1} / std::sqrt(lane_sum<T>(width, square) / count + kEpsilon);
+      const T inverse = T{1} / std::sqrt(lane_sum<T>(width, square) / count + epsilon);
       for (std::size_t i = 0; i < width; ++i)
         y[i] = fused((x[i] - mean) * inverse, gain[i], bias[i]);
       spans.mean[row] = mean;
@@ -257,15 +257,19 @@ void Kernels<T>::keep_tokens(std::span<const std::int32_t> tokens, Out kept) con
 template <class T>
 void Kernels<T>::embed(AttentionShape shape, In tokens, In table, In positions, Out y) const {
   check_size(tokens, shape.batch * shape.sequence);
-  check_size(positions, shape.sequence * shape.width);
+  if (!positions.empty()) check_size(positions, shape.sequence * shape.width);
   check_size(y, shape.batch * shape.sequence * shape.width);
   const std::size_t width = to_size(shape.width);
   for (std::size_t row = 0; row < tokens.size(); ++row) {
     const std::size_t token = static_cast<std::size_t>(tokens[row]);
     TANDEM_CHECK((token + 1) * width <= table.size(), token, table.size());
     const T* meaning = table.data() + token * width;
-    const T* place = positions.data() + row % to_size(shape.sequence) * width;
     T* out = y.data() + row * width;
+    if (positions.empty()) {
+      std::copy_n(meaning, width, out);
+      continue;
+    }
+    const T* place = positions.data() + row % to_size(shape.sequence) * width;
     add({meaning, width}, {place, width}, {out, width});
   }
 }
@@ -274,7 +278,7 @@ template <class T>
 void Kernels<T>::embed_backward(AttentionShape shape, In tokens, In dy, Out dtable,
                                 Out dpositions) const {
   check_size(tokens, shape.batch * shape.sequence);
-  check_size(dpositions, shape.sequence * shape.width);
+  if (!dpositions.empty()) check_size(dpositions, shape.sequence * shape.width);
   check_size(dy, shape.batch * shape.sequence * shape.width);
   const std::size_t width = to_size(shape.width);
   for (std::size_t row = 0; row < tokens.size(); ++row) {
@@ -282,11 +286,10 @@ void Kernels<T>::embed_backward(AttentionShape shape, In tokens, In dy, Out dtab
     TANDEM_CHECK((token + 1) * width <= dtable.size(), token, dtable.size());
     const T* gradient = dy.data() + row * width;
     T* meaning = dtable.data() + token * width;
+    for (std::size_t i = 0; i < width; ++i) meaning[i] += gradient[i];
+    if (dpositions.empty()) continue;
     T* place = dpositions.data() + row % to_size(shape.sequence) * width;
-    for (std::size_t i = 0; i < width; ++i) {
-      meaning[i] += gradient[i];
-      place[i] += gradient[i];
-    }
+    for (std::size_t i = 0; i < width; ++i) place[i] += gradient[i];
   }
 }
 

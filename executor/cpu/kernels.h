@@ -26,6 +26,7 @@ class Kernels {
   explicit Kernels(Product product) : product_(product), block_product_(gemm<T>) {}
 
   static T rounded(T value) { return value; }
+  static T widened(T value) { return value; }
   void fill(Out y, double value) const;
   void copy(In x, Out y) const;
   void store(In x, Out y) const { copy(x, y); }
@@ -55,9 +56,22 @@ class Kernels {
   void layer_norm_backward(RowShape shape, const NormBackward<T>& spans) const;
   void layer_norm_backward_weight(RowShape shape, const NormBackwardWeight<T>& spans) const;
 
+  void rms_norm(RowShape shape, const NormForward<T>& spans) const;
+  void rms_norm_backward(RowShape shape, const NormBackward<T>& spans) const;
+  void rms_norm_backward_weight(RowShape shape, const NormBackwardWeight<T>& spans) const;
+  void head_norm(AttentionShape shape, const HeadNormForward<T>& spans) const;
+  void head_norm_backward(AttentionShape shape, const HeadNormBackward<T>& spans) const;
+  void head_norm_backward_weight(AttentionShape shape,
+                                 const HeadNormBackwardWeight<T>& spans) const;
+
+  void swiglu(RowShape shape, In gate_up, Out y) const;
+  void matmul_transposed_swiglu_backward(MatmulShape shape, In x, In w, In gate_up,
+                                         Out gradient) const;
+
   void gelu(In x, Out y) const;
   void gelu_backward(In x, In dy, Out dx) const;
 
+  void rotate(AttentionShape shape, const Rotation& rotation, Out qkv) const;
   void attention(AttentionShape shape, const AttentionForward<T>& spans) const;
   void attention_backward(AttentionShape shape, const AttentionBackward<T>& spans) const;
 

@@ -106,8 +106,9 @@ void Data::fill(std::int64_t k, Sample<T>& sample) const {
 
 template <class T>
 void Data::fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const {
-  TANDEM_CHECK(k >= 0, k);
-  const auto microbatch = static_cast<std::uint64_t>(k);
+  const std::int64_t begins = k * microbatch_size_ + shift_;
+  TANDEM_CHECK(k >= 0 && begins >= 0, k, shift_);
+  const auto first_sample = static_cast<std::uint64_t>(begins);
   const auto batch = static_cast<std::size_t>(microbatch_size_);
   const auto sequence = static_cast<std::size_t>(model_.sequence);
   const auto tokens = static_cast<std::size_t>(slice.tokens);
@@ -118,7 +119,7 @@ void Data::fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const {
     sample.inputs.resize(batch * tokens * width);
     sample.expected.resize(batch * tokens * width);
     for (std::size_t row = 0; row < batch; ++row) {
-      const std::size_t number = ((microbatch * batch + row) * sequence + first) * width;
+      const std::size_t number = ((first_sample + row) * sequence + first) * width;
       const auto of_row = [&](std::vector<T>& values) {
         return std::span(values).subspan(row * tokens * width, tokens * width);
       };
@@ -130,8 +131,7 @@ void Data::fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const {
   sample.tokens.resize(batch * tokens);
   sample.targets.resize(batch * tokens);
   for (std::size_t row = 0; row < batch; ++row) {
-    const std::int64_t place =
-        place_of(microbatch * batch + row) + static_cast<std::int64_t>(first);
+    const std::int64_t place = place_of(first_sample + row) + static_cast<std::int64_t>(first);
     tokens_.copy(place, std::span(sample.tokens).subspan(row * tokens, tokens));
     tokens_.copy(place + 1, std::span(sample.targets).subspan(row * tokens, tokens));
   }

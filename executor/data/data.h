@@ -46,6 +46,9 @@ class Data {
   template <class T>
   void fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const;
 
+  /// The same data, of which each microbatch begins so many samples later, or earlier.
+  void shift(std::int64_t samples) { shift_ += samples; }
+
   /// Samples that lie side by side, none sharing a token to be predicted with another.
   std::int64_t distinct_samples() const;
 
@@ -58,6 +61,7 @@ class Data {
   std::uint64_t seed_;
   Tokens tokens_;
   SampleOrder order_;
+  std::int64_t shift_ = 0;
   std::int64_t stride_ = 1;  // of SampleOrder::spread, in samples
 };
 

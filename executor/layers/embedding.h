@@ -1,6 +1,7 @@
 #pragma once
-// Token and learned position embedding: tokens → (B, T, d). Keeps the tokens in its stash, as
-// numbers. There is no gradient of its input. A slice takes the positions of its own tokens.
+// Token and, where positions are not rotary, learned position embedding: tokens → (B, T, d). Keeps
+// the tokens in its stash, as numbers. There is no gradient of its input. A slice takes the
+// positions of its own tokens.
 
 #include "executor/layers/layer.h"
 
@@ -11,12 +12,14 @@ class Embedding {
  public:
   using T = typename K::Scalar;
   using W = typename K::Wide;
-  explicit Embedding(const LayerShape& shape) : shape_(shape) {}
+  explicit Embedding(const LayerShape& shape)
+      : shape_(shape), positions_(shape_of(shape.model).positions) {}
 
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
     const ModelSpec& model = shape_.model;
-    return {table(kTokenTable, model.vocabulary),
-            table("embedding.position.weight", model.sequence)};
+    std::vector<Tensor> tables{table(kTokenTable, model.vocabulary)};
+    if (positions_ > 0) tables.push_back(table(kPositionTable, positions_));
+    return tables;
   }
   std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }
   std::int64_t inner_size() const { return 0; }
@@ -29,8 +32,7 @@ class Embedding {
     if (spans.output.empty()) return;
     Carver<const T> weights(spans.weights);
     const auto tokens = weights.take(table_size());
-    kernels.embed(shape_.attention(), kept, tokens, own(weights.take(positions_size())),
-                  spans.output);
+    kernels.embed(embedded(), kept, tokens, own(weights.take(positions_size())), spans.output);
   }
 
   void recompute(K&, const BackwardSpans<T, W>&) const {}
@@ -39,14 +41,21 @@ class Embedding {
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     Carver<W> gradients(spans.gradients);
     const auto tokens = gradients.take(table_size());
-    kernels.embed_backward(shape_.attention(), cut_tokens(spans.stash), spans.output_gradient,
-                           tokens, own(gradients.take(positions_size())));
+    kernels.embed_backward(embedded(), cut_tokens(spans.stash), spans.output_gradient, tokens,
+                           own(gradients.take(positions_size())));
   }
 
  private:
-  /// The rows of the tokens at hand.
+  AttentionShape embedded() const {
+    return {.batch = shape_.microbatch_size,
+            .sequence = shape_.tokens(),
+            .heads = 1,
+            .width = shape_.model.width};
+  }
+  /// The rows of the tokens at hand; empty: positions are not learned.
   template <class U>
   std::span<U> own(std::span<U> positions) const {
+    if (positions.empty()) return positions;
     const std::int64_t width = shape_.model.width;
     return positions.subspan(static_cast<std::size_t>(shape_.slice.context() * width),
                              static_cast<std::size_t>(shape_.tokens() * width));
@@ -65,11 +74,10 @@ class Embedding {
   std::int64_t table_size() const {
     return std::int64_t{shape_.model.vocabulary} * shape_.model.width;
   }
-  std::int64_t positions_size() const {
-    return std::int64_t{shape_.model.sequence} * shape_.model.width;
-  }
+  std::int64_t positions_size() const { return positions_ * shape_.model.width; }
 
   LayerShape shape_;
+  std::int64_t positions_;  // rows of their table
 };
 
 }  // namespace tandem

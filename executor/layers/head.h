@@ -1,10 +1,10 @@
 #pragma once
-// Final LayerNorm, vocabulary projection (V × d, as the token embedding), cross-entropy. Forward
+// Final norm, vocabulary projection (V × d, as the token embedding), cross-entropy. Forward
 // needs the targets, writes the mean loss over the microbatch's tokens, and leaves the scaled
 // gradient of the logits in the stash: backward needs neither targets nor logits. When the model is
 // tied the head holds its own copy of the token embedding.
 
-#include "executor/layers/layer.h"
+#include "executor/layers/norm.h"
 
 namespace tandem {
 
@@ -18,7 +18,7 @@ class Head {
 
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
     std::vector<Tensor> tensors;
-    append_tensors(norm_tensors("head.norm", shape_.model.width), tensors);
+    append_tensors(norm_tensors("head.norm", shape_.norm()), tensors);
     append_tensors({{.name = kHeadTable,
                      .shape = {vocabulary_, d_},
                      .decayed = true,
@@ -42,7 +42,7 @@ class Head {
     const auto weights = cut_weights(spans.weights);
     const auto logits = cut_logits(spans.stash);
     const auto normed = cut_normed<K>(shape_, spans.stash, spans.scratch);
-    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
+    normalise(kernels, shape_.norm(), spans.input, weights.norm, normed);
     const MatmulShape to_logits{.rows = shape_.rows(), .inner = d_, .columns = vocabulary_};
     kernels.matmul_transposed(to_logits, normed.y, weights.projection, logits);
     kernels.cross_entropy({.rows = shape_.rows(), .width = vocabulary_}, spans.sample.targets,
@@ -61,7 +61,7 @@ class Head {
     const std::span<T> scratch = cut_scratch(spans.scratch);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.matmul(to_norm, logits, weights.projection, {}, scratch);
-    norm_backward(kernels, shape_.norm(), spans, weights.gain, normed, scratch, {});
+    norm_backward(kernels, shape_.norm(), spans, weights.norm.gain, normed, scratch, {});
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
@@ -71,21 +71,21 @@ class Head {
     const std::span<const T> scratch = cut_scratch(spans.scratch);
     const MatmulShape table{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.accumulate_product(table, logits, normed.y, gradients.projection);
-    norm_backward_weight(kernels, shape_.norm(), spans, normed, scratch, gradients.gain,
-                         gradients.bias);
+    norm_backward_weight(kernels, shape_.norm(), spans, normed, scratch, gradients.norm);
   }
 
  private:
   template <class U>
   struct Weights {
-    std::span<U> gain, bias, projection;
+    NormWeights<U> norm;
+    std::span<U> projection;
   };
 
   // Braced initialisers run in order.
   template <class U>
   Weights<U> cut_weights(std::span<U> whole) const {
     Carver<U> carver(whole);
-    return {carver.take(d_), carver.take(d_), carver.take(vocabulary_ * d_)};
+    return {take_norm_weights(carver, shape_.norm()), carver.take(vocabulary_ * d_)};
   }
   /// Their gradient, after forward.
   template <class U>

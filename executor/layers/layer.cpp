@@ -4,6 +4,8 @@
 #include <cmath>
 #include <thread>
 
+#include "executor/layers/norm.h"
+
 namespace tandem {
 
 void append_tensors(std::vector<Tensor> more, std::vector<Tensor>& tensors) {
@@ -59,20 +61,25 @@ void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values) {
 template void initialise<float>(const Tensor&, std::uint64_t, std::span<float>);
 template void initialise<double>(const Tensor&, std::uint64_t, std::span<double>);
 
-std::vector<Tensor> norm_tensors(const std::string& prefix, std::int32_t width) {
-  return {{.name = prefix + ".gain", .shape = {width}, .initial = Initial::ones},
-          {.name = prefix + ".bias", .shape = {width}, .initial = Initial::zeros}};
+std::vector<Tensor> norm_tensors(const std::string& prefix, const NormShape& norm) {
+  const std::int64_t width = norm.of.width;
+  std::vector<Tensor> tensors{
+      {.name = prefix + ".gain", .shape = {width}, .initial = Initial::ones}};
+  if (!norm.is_rms)
+    tensors.push_back({.name = prefix + ".bias", .shape = {width}, .initial = Initial::zeros});
+  return tensors;
 }
 
 std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t inner,
-                                       std::int64_t columns, double deviation) {
-  return {{.name = prefix + ".weight",
-           .shape = {inner, columns},
-           .decayed = true,
-           .hidden = true,
-           .initial = Initial::normal,
-           .deviation = deviation},
-          {.name = prefix + ".bias", .shape = {columns}}};
+                                       std::int64_t columns, double deviation, bool has_bias) {
+  std::vector<Tensor> tensors{{.name = prefix + ".weight",
+                               .shape = {inner, columns},
+                               .decayed = true,
+                               .hidden = true,
+                               .initial = Initial::normal,
+                               .deviation = deviation}};
+  if (has_bias) tensors.push_back({.name = prefix + ".bias", .shape = {columns}});
+  return tensors;
 }
 
 double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
@@ -81,6 +88,7 @@ double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
 }
 
 double residual_deviation(const ModelSpec& model) {
+  if (shape_of(model).positions == 0) return kInitialDeviation;
   return kInitialDeviation / std::sqrt(2.0 * model.blocks);
 }
 

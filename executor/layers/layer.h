@@ -107,6 +107,13 @@ struct BackwardSpans {
   std::span<W> context_gradient = {};  // of the microbatch's keys and values, while it is sliced
 };
 
+/// A norm of rows.
+struct NormShape {
+  RowShape of;
+  bool is_rms = false;  // scales alone: no mean, no bias
+  double epsilon = 0.0;
+};
+
 /// Everything a layer must know to state its sizes and to compute.
 struct LayerShape {
   ModelSpec model;
@@ -121,10 +128,19 @@ struct LayerShape {
   std::int64_t rows() const { return microbatch_size * tokens(); }
   std::int64_t boundary() const { return rows() * model.width; }
   AttentionShape attention() const {
-    return {
-        .batch = microbatch_size, .sequence = tokens(), .heads = model.heads, .width = model.width};
+    const TransformerShape built = shape_of(model);
+    return {.batch = microbatch_size,
+            .sequence = tokens(),
+            .heads = model.heads,
+            .width = std::int64_t{model.heads} * built.head_width,
+            .key_value_heads = built.key_value_heads};
   }
-  RowShape norm() const { return {.rows = rows(), .width = model.width}; }
+  NormShape norm() const {
+    const TransformerShape built = shape_of(model);
+    return {.of = {.rows = rows(), .width = model.width},
+            .is_rms = built.rms_norm,
+            .epsilon = built.details.norm_epsilon};
+  }
   /// What is cheap to make again stands in scratch, not in the stash.
   bool drops() const { return recompute == Recompute::selective; }
 };
@@ -189,67 +205,6 @@ class Carver {
   std::span<U> rest_;
 };
 
-/// What a layer norm leaves for backward. `U`, `V`: T and W, const where they are read.
-template <class U, class V = U>
-struct Normed {
-  std::span<V> mean, inverse_deviation;
-  std::span<U> y;
-};
-
-template <class T, class W>
-std::int64_t normed_size(RowShape shape) {
-  return 2 * wide_room<T, W>(shape.rows) + room<T, W>(shape.rows * shape.width);
-}
-
-template <class U, class W>
-Normed<U, typename Carver<U, W>::WideU> take_normed(Carver<U, W>& carver, RowShape shape) {
-  // Braced initialisers run in order.
-  return {carver.take_wide(shape.rows), carver.take_wide(shape.rows),
-          carver.take_part(shape.rows * shape.width)};
-}
-
-template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
-void normalise(K& kernels, RowShape shape, std::span<const T> x, std::span<const T> gain,
-               std::span<const T> bias, const Normed<T, W>& normed) {
-  kernels.layer_norm(shape, NormForward<T, W>{.x = x,
-                                              .gain = gain,
-                                              .bias = bias,
-                                              .mean = normed.mean,
-                                              .inverse_deviation = normed.inverse_deviation,
-                                              .y = normed.y});
-}
-
-/// The gradient of the input through the norm that a layer begins with. `dy`: of the normed values;
-/// `residual`: see NormBackward.
-template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
-void norm_backward(K& kernels, RowShape shape, const BackwardSpans<T, W>& spans,
-                   std::span<const T> gain, const Normed<const T, const W>& normed,
-                   std::type_identity_t<std::span<const T>> dy, std::span<const T> residual) {
-  kernels.layer_norm_backward(shape,
-                              NormBackward<T, W>{.x = spans.input,
-                                                 .mean = normed.mean,
-                                                 .inverse_deviation = normed.inverse_deviation,
-                                                 .gain = gain,
-                                                 .dy = dy,
-                                                 .residual = residual,
-                                                 .dx = spans.input_gradient});
-}
-
-/// And those of its gain and bias.
-template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
-void norm_backward_weight(K& kernels, RowShape shape, const BackwardSpans<T, W>& spans,
-                          const Normed<const T, const W>& normed,
-                          std::type_identity_t<std::span<const T>> dy, std::span<W> dgain,
-                          std::span<W> dbias) {
-  kernels.layer_norm_backward_weight(
-      shape, NormBackwardWeight<T, W>{.x = spans.input,
-                                      .mean = normed.mean,
-                                      .inverse_deviation = normed.inverse_deviation,
-                                      .dy = dy,
-                                      .dgain = dgain,
-                                      .dbias = dbias});
-}
-
 /// A layer's `size` numbers that are cheap to make again: the last ones of its scratch with
 /// selective recomputation, of its stash without.
 template <class W, class U>
@@ -258,25 +213,6 @@ Carver<U, W> cheap_part(const LayerShape& shape, std::span<U> stash, std::span<U
   const std::span<U> home = shape.drops() ? scratch : stash;
   TANDEM_CHECK(size <= static_cast<std::int64_t>(home.size()), size, home.size());
   return Carver<U, W>(home.last(static_cast<std::size_t>(size)));
-}
-
-/// The norm that a layer begins with, where that is all that is cheap to make again of it.
-template <Kernels K, class U, class W = typename K::Wide>
-auto cut_normed(const LayerShape& shape, std::span<U> stash, std::span<U> scratch) {
-  const std::int64_t size = normed_size<typename K::Scalar, W>(shape.norm());
-  auto carver = cheap_part<W>(shape, stash, scratch, size);
-  return take_normed(carver, shape.norm());
-}
-
-/// Makes it again into scratch with selective recomputation. The layer's weights begin with its
-/// gain and bias.
-template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
-void normalise_again(K& kernels, const LayerShape& shape, const BackwardSpans<T, W>& spans) {
-  if (!shape.drops()) return;
-  Carver<const T> weights(spans.weights);
-  const auto gain = weights.take(shape.model.width), bias = weights.take(shape.model.width);
-  normalise(kernels, shape.norm(), spans.input, gain, bias,
-            cut_normed<K, T>(shape, {}, spans.scratch));
 }
 
 /// Appends tensors, giving them their offsets.
@@ -290,23 +226,22 @@ std::int64_t total_size(std::span<const Tensor> tensors);
 template <class T>
 void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values);
 
-/// Gain and bias of a layer norm, as they stand first among a layer's tensors.
-std::vector<Tensor> norm_tensors(const std::string& prefix, std::int32_t width);
-
-/// Weight (inner × columns) and bias of a projection.
+/// Weight (inner × columns) and, where it has one, bias of a projection.
 std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t inner,
-                                       std::int64_t columns, double deviation);
+                                       std::int64_t columns, double deviation, bool has_bias);
 
 inline constexpr double kInitialDeviation = 0.02;  // GPT-2
 inline constexpr const char* kTokenTable = "embedding.token.weight";
 inline constexpr const char* kHeadTable = "head.projection.weight";
+inline constexpr const char* kPositionTable = "embedding.position.weight";
 
 /// The scale that makes gradients those of the mean loss over the tokens of a whole batch: 1 /
 /// (B·T·m).
 double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
                        std::int32_t microbatches);
 
-/// GPT-2 shrinks what is added to the residual stream by the root of the number of additions.
+/// GPT-2 shrinks what is added to the residual stream by the root of the number of additions;
+/// models with rotary positions, which follow Llama, do not.
 double residual_deviation(const ModelSpec& model);
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ inline void check_guard(const Program& program, const StageSetup& setup) {
         "the norm of all stages' gradients, which this program does not make",
         program.schedule()));
   }
-  const bool tied = setup.model.architecture == Architecture::gpt2 && setup.model.tied;
+  const bool tied = has_tied_ends(setup.model);
   if (setup.guard.clip == ClipScope::per_stage && tied && !alone) {
     throw InputError(
         "clipping per stage would scale the two ends of a tied embedding differently: clip by the "

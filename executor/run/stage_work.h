@@ -14,6 +14,7 @@
 #include "executor/run/boundaries.h"
 #include "executor/run/run_state.h"
 #include "executor/run/stash_use.h"
+#include "executor/stage/lasting_state.h"
 #include "executor/stage/optimizer.h"
 
 namespace tandem {
@@ -371,6 +372,7 @@ class StageWork {
                    {norm->all_seen().subspan(first, s.stage.parameters().size()),
                     norm->seen().skip != 0.0, rolled_back, at.time()});
     });
+    keep_state(s, number + 1);
     if (!run_.on_update) return;
     const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));
     const auto state = backend_.fetch(std::span<const W>(s.state.elements()));
@@ -379,6 +381,15 @@ class StageWork {
                     .version = number + 1,
                     .weights = weights.span(),
                     .state = state.span()});
+  }
+
+  /// Shows the run's keeper what lasts of the stage, where its last update of a batch makes
+  /// `version`. Of the run's end that is done when all have ended.
+  void keep_state(State& s, std::int64_t version) {
+    const std::int64_t batches = version / s.place.updates_a_batch;
+    if (!s.is_kept || version % s.place.updates_a_batch != 0 || batches == run_.setup.batches)
+      return;
+    if (run_.setup.keeper->wants(batches)) show_state(s, backend_, version, *run_.setup.keeper);
   }
 
   /// What all stages have decided.
@@ -395,7 +406,9 @@ class StageWork {
     square_gradients(s, number, norm->squares_of(0, norm->tensors), stream);
     const Norm before = std::exchange(s.last_norm, norm);
     auto kernels = backend_.kernels(stream);
-    norm->decide(kernels, run_.decide_numbers, before.get());
+    DecideNumbers numbers = run_.decide_numbers;
+    numbers.steps_before = static_cast<double>(s.steps);
+    norm->decide(kernels, numbers, before.get());
     backend_.when_done(stream, [before] {});  // until then it is read
     check_finite(norm, number, s.place.first_tensor, stream);
     return norm;

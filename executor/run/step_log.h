@@ -41,9 +41,12 @@ class StepLog {
  public:
   /// `on_step` is called once for each batch, in order, by the thread that brings the last of it.
   /// `weights`: of each slice of a microbatch in the mean, where losses are those of slices.
+  /// `first`: the first batch of the run.
   StepLog(std::int64_t microbatches, std::size_t stages, std::size_t tensors,
-          std::function<void(const StepReport&)> on_step, std::vector<double> weights = {1.0})
+          std::function<void(const StepReport&)> on_step, std::vector<double> weights = {1.0},
+          std::int64_t first = 0)
       : microbatches_(microbatches),
+        first_(first * microbatches),
         stages_(stages),
         tensors_(tensors),
         on_step_(std::move(on_step)),
@@ -51,7 +54,7 @@ class StepLog {
 
   void add_loss(std::int64_t microbatch, double loss, std::chrono::steady_clock::time_point at) {
     const std::lock_guard lock(mutex_);
-    const auto place = static_cast<std::size_t>(microbatch);
+    const auto place = static_cast<std::size_t>(microbatch - first_);
     if (losses_.size() <= place) losses_.resize(place + 1);
     losses_[place] = loss;
     Pending& step = pending_[microbatch / microbatches_];
@@ -108,12 +111,13 @@ class StepLog {
     double sum = 0.0;
     for (std::int64_t i = batch * microbatches_; i < (batch + 1) * microbatches_; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      sum += weights_[at % weights_.size()] * losses_[at] / static_cast<double>(microbatches_);
+      const double loss = losses_[static_cast<std::size_t>(i - first_)];
+      sum += weights_[at % weights_.size()] * loss / static_cast<double>(microbatches_);
     }
     return sum;
   }
 
-  std::int64_t microbatches_;
+  std::int64_t microbatches_, first_;
   std::size_t stages_, tensors_;
   std::function<void(const StepReport&)> on_step_;
   std::vector<double> weights_;

@@ -46,12 +46,14 @@ class TrainingRun {
       : program_(program),
         setup_(setup),
         make_backend_(std::move(make_backend)),
+        initial_(setup.stage.seed),
+        start_(setup.start != nullptr ? *setup.start : initial_),
         covered_(update_spans(program)),
         run_(program, setup, width_of(program)),
         log_(
             std::int64_t{program.microbatches()} * run_.width, program.placement().stages(),
             name_tensors(), [this](StepReport step) { end_step(step); },
-            loss_weights(setup.stage.model.sequence, setup.stage.slices)) {
+            loss_weights(setup.stage.model.sequence, setup.stage.slices), start_.batches()) {
     check_guard(program, setup.stage);
     check_slices(program, setup.stage);
     run_.transport = transport;
@@ -68,7 +70,11 @@ class TrainingRun {
     for (const auto& device : devices_) {
       device->backend->commit();
       for (const auto& replica : device->replicas)
-        replica->initialise(*device->backend, setup.stage.seed);
+        lasting(*replica, start_.batches()).begin(start_);
+    }
+    if (setup.keeper != nullptr) {
+      for (const StageId stage : all_ids<StageId>(program.placement().stages()))
+        keeper_of(stage).is_kept = true;
     }
     set_up_collectives();
     if (setup.link_rate) run_.link_emulator = &link_emulator_.emplace(*setup.link_rate);
@@ -78,16 +84,18 @@ class TrainingRun {
     const std::stop_callback on_stop(stop_.get_token(), [this] { wake_all(); });
     const std::stop_callback user_stop(setup_.stop, [this] { stop_.request_stop(); });
     const std::int64_t segment = setup_.pause_every > 0 ? setup_.pause_every : setup_.batches;
-    for (std::int64_t first = 0; first < setup_.batches && !stop_.stop_requested();) {
-      const std::int64_t last = std::min(first + segment, setup_.batches);
+    for (std::int64_t first = start_.batches();
+         first < setup_.batches && !stop_.stop_requested();) {
+      const std::int64_t last = std::min((first / segment + 1) * segment, setup_.batches);
       run_batches(first, last);
       // Or devices that are to be destroyed would wait for messages that nobody sends.
       if (run_.transport != nullptr && stop_.stop_requested()) run_.transport->abort();
       if (failure_) std::rethrow_exception(failure_);
-      if (setup_.on_pause && last - first == setup_.pause_every && !stop_.stop_requested())
-        show_weights(last);
+      const bool pauses = setup_.pause_every > 0 && last % setup_.pause_every == 0;
+      if (setup_.on_pause && pauses && !stop_.stop_requested()) show_weights(last);
       first = last;
     }
+    if (setup_.keeper != nullptr && !stop_.stop_requested()) keep_state();
     collect();
     return std::move(report_);
   }
@@ -126,6 +134,7 @@ class TrainingRun {
           .mixes_versions = mixes_versions(program_.version_rule()),
           .reading = program_.reading(replica),
           .first_tensor = first_tensors_[placement.stage[replica]],
+          .updates_a_batch = program_.microbatches() / covered_[replica],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
                                         covered_[last] / program_.slices() * run_.width),
           .gradient_factor = static_cast<double>(covered_[last]) / covered_[replica]};
@@ -207,10 +216,12 @@ class TrainingRun {
   }
 
   void add_norm_collectives(InstructionId id) {
+    DecideNumbers numbers = run_.decide_numbers;
+    numbers.steps_before = static_cast<double>(common_steps(run_.replicas[0]));
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       run_.norm_collectives.emplace(
           std::pair{pipeline, id},
-          std::make_unique<NormCollective<B>>(run_.decide_numbers, program_.placement().replicas(),
+          std::make_unique<NormCollective<B>>(numbers, program_.placement().replicas(),
                                               run_.tensors.size()));
       for (State* state : run_.replicas[pipeline]) {
         const Placement& placement = program_.placement();
@@ -228,7 +239,7 @@ class TrainingRun {
     };
     run_.on_norm = [this](const State& state, std::int64_t update, const UpdateSeen& seen) {
       if (is_logged(state, update))
-        log_.add_update(update / updates_a_batch(state), state.place.first_tensor, seen);
+        log_.add_update(update / state.place.updates_a_batch, state.place.first_tensor, seen);
     };
     if (!setup_.on_update) return;
     run_.on_update = [this](const UpdateView<W>& update) {
@@ -237,14 +248,11 @@ class TrainingRun {
     };
   }
 
-  std::int64_t updates_a_batch(const State& state) const {
-    return program_.microbatches() / covered_[state.id];
-  }
   /// The last update of a batch is logged, of a stage's first replica in the first pipeline: all
   /// have the same.
   bool is_logged(const State& state, std::int64_t update) const {
     const Placement& placement = program_.placement();
-    const std::int64_t per_batch = updates_a_batch(state);
+    const std::int64_t per_batch = state.place.updates_a_batch;
     return state.place.pipeline == 0 &&
            placement.replicas_of(placement.stage[state.id]).front() == state.id &&
            update % per_batch == per_batch - 1;
@@ -334,6 +342,35 @@ class TrainingRun {
     for (const auto& device : devices_) device->wakeup.wake();
   }
 
+  static std::int64_t newest_version(const State& state, std::int64_t batches) {
+    return batches * state.place.updates_a_batch;
+  }
+  LastingState<B> lasting(State& state, std::int64_t batches) {
+    return LastingState<B>(state, backend_of(state), newest_version(state, batches));
+  }
+  B& backend_of(const State& state) const {
+    return *devices_[index(run_.device_of(state.place.pipeline, state.place.device))]->backend;
+  }
+
+  /// Of a stage's replicas that which has the most versions: all have the same.
+  State& keeper_of(StageId stage) const {
+    const auto versions = [this](ReplicaId replica) {
+      const State& state = *run_.replicas[0][replica];
+      return state.weights.slots() + state.forward_weights.slots() + state.backward_weights.slots();
+    };
+    const auto& replicas = program_.placement().replicas_of(stage);
+    return *run_.replicas[0][*std::ranges::max_element(replicas, {}, versions)];
+  }
+
+  /// At the end of the run: all planes of all stages.
+  void keep_state() const {
+    if (!setup_.keeper->wants(setup_.batches)) return;
+    for (const StageId stage : all_ids<StageId>(program_.placement().stages())) {
+      State& state = keeper_of(stage);
+      show_state(state, backend_of(state), newest_version(state, setup_.batches), *setup_.keeper);
+    }
+  }
+
   using Fetched = decltype(std::declval<B&>().fetch(std::span<const W>()));
 
   /// Of each stage, when `batches` have ended: all its replicas have the same.
@@ -342,11 +379,8 @@ class TrainingRun {
     std::vector<std::pair<LayerRange, Fetched>> stages;
     for (const StageId stage : all_ids<StageId>(placement.stages())) {
       State& state = *run_.replicas[0][placement.replicas_of(stage).front()];
-      const std::int64_t last = batches * program_.microbatches() - 1;
-      const std::int64_t newest = run_.versions.covering_update(state.id, last) + 1;
-      B& backend = *devices_[index(state.place.device)]->backend;
-      stages.emplace_back(state.place.layers,
-                          backend.fetch(std::span<const W>(state.trained(newest))));
+      const auto newest = std::span<const W>(state.trained(newest_version(state, batches)));
+      stages.emplace_back(state.place.layers, backend_of(state).fetch(newest));
     }
     return stages;
   }
@@ -387,6 +421,8 @@ class TrainingRun {
   const Program& program_;
   const TrainingSetup<W>& setup_;
   const BackendMaker<B> make_backend_;
+  const InitialWeights<W> initial_;
+  const TrainingStart<W>& start_;
   std::stop_source stop_;
   const Table<ReplicaId, std::int32_t> covered_;
   Table<StageId, std::size_t> first_tensors_;

@@ -16,6 +16,7 @@
 #include "core/program/timeline.h"
 #include "executor/backend/notice.h"
 #include "executor/run/step_log.h"
+#include "executor/stage/plane.h"
 #include "executor/stage/stage_state.h"
 
 namespace tandem {
@@ -54,13 +55,16 @@ struct TrainingSetup {
   StageSetup stage;
   std::vector<LayerRange> layers;  // of each stage
   SlotCounts slots;
-  std::int64_t batches = 1;
+  std::int64_t batches = 1;                // at the end, those before the run among them
+  const TrainingStart<T>* start = nullptr;  // null: initial weights, made by the seed
+  /// What lasts of the stages' state, where it is wanted: while the run goes on, and at its end.
+  StateKeeper<T>* keeper = nullptr;
   bool keep_timeline = true, keep_ledger = false;
   /// Called before each piece of work, on the device's thread: seeded delays in tests.
   std::function<void(DeviceId, Instance)> before_work;
   std::function<void(const StepReport&)> on_step;  // on a device's thread, one call at a time
   UpdateObserver<T> on_update;                     // likewise
-  /// After every `pause_every` batches the pipeline drains, on_pause sees the weights, and training
+  /// After each multiple of `pause_every` batches the pipeline drains, on_pause sees the weights, and training
   /// goes on as if nothing had happened: the same bits, and its clock stands still meanwhile. 0:
   /// never.
   std::int64_t pause_every = 0;
@@ -90,7 +94,7 @@ struct NamedTensor {
 
 template <class T>
 struct TrainingReport {
-  std::vector<double> losses;       // of each microbatch or slice; the mean over its tokens
+  std::vector<double> losses;  // of each microbatch or slice of the run; the mean over its tokens
   std::vector<Timeline> timelines;  // of each pipeline, measured; in no order across devices
   Table<DeviceId, MemoryByClass> high_water, peak_held;  // through all pipelines
   Table<DeviceId, Bytes> workspace;                      // beside them: what kernels work with

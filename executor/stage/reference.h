@@ -39,9 +39,11 @@ class Reference {
 
   /// REQUIRES: stages cover the layers, in order, and those of tied embeddings update for the same
   /// microbatches (checked). `data` made for the same model and microbatch size, and outlives this.
-  Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
+  /// `start`: what it goes on from; null: initial weights.
+  Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data,
+            const TrainingStart<T>* start = nullptr)
       : config_(config),
-        tied_(model.architecture == Architecture::gpt2 && model.tied),
+        tied_(has_tied_ends(model)),
         data_(data),
         left_(static_cast<std::size_t>(config.microbatches) * config.width) {
     check_trainable(model);
@@ -57,7 +59,10 @@ class Reference {
                          .loss_scale = scale,
                          .slice = slice});
     }
-    for (const ReferenceStage& stage : stages) stages_.push_back(make_stage(stage));
+    const InitialWeights<T> initial(config.seed);
+    const TrainingStart<T>& begin = start != nullptr ? *start : initial;
+    state_.batches = begin.batches();
+    for (const ReferenceStage& stage : stages) stages_.push_back(make_stage(stage, begin));
   }
 
   /// One batch and its updates. Throws DeviceError where the guard is to stop. Vanilla: W(t+1) =
@@ -99,13 +104,12 @@ class Reference {
   struct Left {
     std::vector<T> input, stash, inner_gradient, scratch, output_gradient;
   };
-  /// A layer, as it works on each slice, the weights of the versions in use, and sums of gradients,
-  /// contiguous as layers want them: one for each replica of each pipeline.
+  /// A layer, as it works on each slice, the weights in use, and sums of gradients, as layers want
+  /// them: one for each replica of each pipeline.
   struct Entry {
     std::vector<AnyLayer<K>> of_slices;
     const AnyLayer<K>& layer() const { return of_slices.front(); }  // whose weights all share
-    std::vector<T> weights = {};
-    std::vector<T> backward_weights = {};  // empty: backward reads the same
+    std::vector<T> weights = {}, backward_weights = {};  // the latter empty: both read the same
     std::vector<std::vector<T>> sums = {};
   };
   using Version = ReferenceVersion<T>;
@@ -121,31 +125,29 @@ class Reference {
     std::vector<std::size_t> added;
   };
 
-  SerialStage make_stage(const ReferenceStage& config) {
+  SerialStage make_stage(const ReferenceStage& config, const TrainingStart<T>& start) {
     const std::int32_t updates = config_.microbatches / config.microbatches;
     SerialStage stage{
         .config = config,
         .entries = {},
-        .versions = {Version{}},
+        .versions = {},
+        .updates = start.batches() * updates,
         .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
         .added = {}};
+    stage.versions.resize(begun_versions(config, stage.updates));
     for (std::int32_t i = 0; i < config_.microbatches; ++i) {
-      const std::int32_t microbatch = row_of(config.order, i, i);
-      stage.to_add[static_cast<std::size_t>(microbatch / config.microbatches)].push_back(
-          microbatch);
+      const std::int32_t k = row_of(config.order, i, i);
+      stage.to_add[static_cast<std::size_t>(k / config.microbatches)].push_back(k);
     }
     for (std::int32_t index = config.layers.first; index < config.layers.last; ++index) {
       std::vector<AnyLayer<K>> of_slices;
       for (const LayerShape& shape : shapes_) of_slices.emplace_back(shape, index);
       for (const Tensor& tensor : of_slices.front().tensors()) {
-        std::vector<T> weights = zero_numbers<T>(tensor.size());
-        initialise<T>(tensor, config_.seed, weights);
-        stage.versions.back().weights[tensor.name] = weights;
-        stage.versions.back().predict_no_change(config.reading, tensor.name, weights);
-        state_.weights[tensor.name] = std::move(weights);
+        begin_versions(start, config.reading, tensor, stage.versions);
+        state_.weights[tensor.name] = stage.versions.back().weights.at(tensor.name);
         state_.optimizer[tensor.name] =
-            zero_numbers<T>(state_size(config_.optimizer.optimizer(), tensor) +
-                            (config.reading.corrects() ? tensor.size() : 0));
+            begin_state(start, config_.optimizer.optimizer(), config.reading.corrects(), tensor);
+        stage.steps = start.steps(tensor);
       }
       stage.entries.push_back({.of_slices = std::move(of_slices)});
     }
@@ -177,7 +179,7 @@ class Reference {
   }
   /// `version` into the entries, where `loaded` is now; version 0 where it is before that.
   void load(SerialStage& stage, std::int64_t version, std::int64_t& loaded,
-            std::vector<T> Entry::*into) {
+            std::vector<T> Entry::* into) {
     version = std::max<std::int64_t>(version, 0);
     if (std::exchange(loaded, version) == version) return;
     const auto back = static_cast<std::size_t>(stage.updates - version);

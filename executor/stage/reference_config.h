@@ -46,6 +46,11 @@ inline std::int32_t most_stale(const ReferenceStage& stage) {
   return most;
 }
 
+/// Versions of a stage that are still read, or trained, after so many updates.
+inline std::size_t begun_versions(const ReferenceStage& stage, std::int64_t updates) {
+  return 1 + static_cast<std::size_t>(std::min<std::int64_t>(most_stale(stage), updates));
+}
+
 struct ReferenceConfig {
   WeightSemantics semantics = WeightSemantics::vanilla;
   OptimizerConfig optimizer = {};

@@ -67,6 +67,7 @@ struct StagePlace {
   bool mixes_versions = false;   // Schedule::version_rule
   Reading reading = {};          // instead of weights
   std::size_t first_tensor = 0;  // which of the model's tensors its first one is
+  std::int64_t updates_a_batch = 1;
   double loss_scale = 1.0;
   double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
 };
@@ -135,28 +136,6 @@ class StageState {
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =
         std::vector<typename B::Fence>(static_cast<std::size_t>(slots[SlotKind::input]));
-  }
-
-  /// Makes version 0 of the weights, once the memory is there.
-  void initialise(B& backend, std::uint64_t seed) {
-    const auto initial = [this, seed](std::span<W> values) { stage.initialise(values, seed); };
-    std::vector<std::span<T>> read{weights.acquire(0)};
-    for (Ring* plane : {&forward_weights, &backward_weights}) {
-      if (plane->slots() > 0) read.push_back(plane->acquire(0));
-    }
-    if constexpr (kHasMaster) {
-      std::vector<W> exact(master.elements().size());
-      initial(exact);
-      backend.write(master.elements(),
-                    [&exact](std::span<W> values) { std::ranges::copy(exact, values.begin()); });
-      for (const std::span<T> one : read) {
-        backend.write(one, [&exact](std::span<T> values) {
-          std::ranges::transform(exact, values.begin(), B::Kernels::rounded);
-        });
-      }
-    } else {
-      for (const std::span<T> one : read) backend.write(one, initial);
-    }
   }
 
   /// What the step to `version` reads and writes, but for gradients.
@@ -314,10 +293,12 @@ class StageState {
   bool decides_alone = true;
   bool brings_squares = true;  // or another replica of its stage does, which has the same
   bool recomputes = false;
+  bool is_kept = false;  // its planes are those that a keeper of the run's state is shown
+  /// Updates that were not skipped, before the run; so far, where they are validated.
+  std::int64_t steps = 0;
 
   // Where updates are validated.
   bool validates = false;
-  std::int64_t steps = 0;    // updates that were not skipped, so far as they are validated
   std::int64_t settled = 0;  // the newest version that stays
   std::vector<std::pair<std::int64_t, std::shared_ptr<double[]>>>
       open_losses;  // of microbatches whose forward read a newer one

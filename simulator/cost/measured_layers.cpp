@@ -89,7 +89,9 @@ std::string dimensions(const ModelSpec& model) {
 void check_same_layers(const Profile& profile, const ModelSpec& model) {
   const std::string measured = dimensions(profile.model), wanted = dimensions(model);
   const bool same_dimensions = measured == wanted;
-  if (same_dimensions && profile.model.shape == model.shape) return;
+  TransformerShape shape = profile.model.shape;
+  shape.details = model.shape.details;  // which cost nothing
+  if (same_dimensions && shape == model.shape) return;
   throw InputError(fmt::format("the profile measured model \"{}\" ({}), not \"{}\" ({}{})",
                                profile.model.name, measured, model.name, wanted,
                                same_dimensions ? ", of another shape" : ""));

@@ -103,7 +103,8 @@ struct LayerCase {
 
 std::vector<LayerCase> cases() {
   const ModelSpec tied = testing::tiny_gpt(), untied = testing::tiny_gpt(false),
-                  chain = testing::tiny_linear();
+                  chain = testing::tiny_linear(), llama = testing::tiny_llama(),
+                  qwen = testing::tiny_qwen();
   return {{"embedding", tied, 0},
           {"attention", tied, 1},
           {"mlp", tied, 2},
@@ -111,6 +112,14 @@ std::vector<LayerCase> cases() {
           {"untied_head", untied, 5},
           {"linear", chain, 1},
           {"squared_error", chain, 3},
+          {"llama_embedding", llama, 0},
+          {"llama_attention", llama, 1},
+          {"llama_mlp", llama, 2},
+          {"llama_head", llama, 5},
+          {"qwen_attention", qwen, 3},
+          {"llama_attention_selective", llama, 1, Recompute::selective},
+          {"llama_mlp_selective", llama, 2, Recompute::selective},
+          {"qwen_attention_selective", qwen, 1, Recompute::selective},
           {"attention_selective", tied, 1, Recompute::selective},
           {"mlp_selective", tied, 2, Recompute::selective},
           {"head_selective", tied, 5, Recompute::selective}};

@@ -24,7 +24,13 @@ std::vector<ModelSpec> models() {
   ModelSpec single = testing::tiny_linear();
   single.blocks = 1;
   single.sequence = 1;
-  return {testing::tiny_gpt(), wide, testing::tiny_linear(), single};
+  // As GPT-2 but for a norm of each head, another table of positions and inner width.
+  ModelSpec mixed = testing::tiny_qwen();
+  mixed.shape.positions = 9;
+  mixed.shape.rms_norm = mixed.shape.gated = false;
+  mixed.shape.attention_bias = mixed.shape.mlp_bias = true;
+  return {testing::tiny_gpt(),   wide,  testing::tiny_linear(),    single,
+          testing::tiny_llama(), mixed, testing::tiny_llama(true), testing::tiny_qwen()};
 }
 
 constexpr std::array kEveryRecompute{Recompute::none,       Recompute::selective, Recompute::full,
@@ -75,20 +81,19 @@ TEST(ModelSizes, StagesTakeWhatTheFormulasSayToTheByte) {
 }
 
 // Slots have room for the longest slice, and each stash is of its own.
-TEST(ModelSizes, SlicesTakeWhatTheFormulasSayToTheByte) {
+void expect_slices_take_what_is_said(const ModelSpec& model) {
   const std::vector<std::int32_t> lengths{3, 1, 2};
-  const auto slices = slices_of(testing::tiny_gpt().sequence, lengths);
+  const auto slices = slices_of(model.sequence, lengths);
   for (const LayerRange range : {LayerRange{0, 3}, LayerRange{1, 2}, LayerRange{2, 6}}) {
     for (const Recompute recompute : kEveryRecompute) {
       if (recompute == Recompute::stage) continue;  // not of slices
       SCOPED_TRACE(name(recompute));
-      const StageBytes bytes = stage_bytes(testing::tiny_gpt(), range, 3, OptimizerKind::adamw,
-                                           recompute, Storage::f32, parts_of(lengths));
+      const StageBytes bytes = stage_bytes(model, range, 3, OptimizerKind::adamw, recompute,
+                                           Storage::f32, parts_of(lengths));
       ASSERT_EQ(bytes.slices.size(), slices.size());
       for (std::size_t i = 0; i < slices.size(); ++i) {
         const StageSizes sizes =
-            Stage<cpu::Kernels<float>>(testing::tiny_gpt(), range, 3, 1.0, recompute, slices[i])
-                .sizes();
+            Stage<cpu::Kernels<float>>(model, range, 3, 1.0, recompute, slices[i]).sizes();
         Pieces pieces, planned = bytes.slices[i].stash_pieces;
         for (const auto& [size, count] : sizes.pieces_of_stash()) pieces[4 * size] = count;
         std::erase_if(planned, [](const auto& piece) { return piece.first * piece.second == 0; });
@@ -100,6 +105,14 @@ TEST(ModelSizes, SlicesTakeWhatTheFormulasSayToTheByte) {
         EXPECT_EQ(bytes.workspace, 4 * sizes.scratch);
       }
     }
+  }
+}
+
+TEST(ModelSizes, SlicesTakeWhatTheFormulasSayToTheByte) {
+  for (const ModelSpec& model :
+       {testing::tiny_gpt(), testing::tiny_llama(), testing::tiny_qwen()}) {
+    SCOPED_TRACE(model.name);
+    expect_slices_take_what_is_said(model);
   }
 }
 

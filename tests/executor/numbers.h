@@ -35,6 +35,50 @@ inline ModelSpec tiny_gpt(bool tied = true) {
   return model;
 }
 
+/// Llama's layers: two heads of queries for one of keys and values, positions stretched as Llama
+/// 3's.
+inline ModelSpec tiny_llama(bool tied = false) {
+  ModelSpec model;
+  model.name = tied ? "tiny tied llama" : "tiny llama";
+  model.architecture = Architecture::transformer;
+  model.blocks = 2;
+  model.width = 8;
+  model.heads = 4;
+  model.sequence = 6;
+  model.vocabulary = 11;
+  model.tied = tied;
+  model.shape = {.key_value_heads = 2,
+                 .head_width = 2,
+                 .mlp_width = 7,
+                 .rms_norm = true,
+                 .query_bias = false,
+                 .attention_bias = false,
+                 .mlp_bias = false,
+                 .gated = true,
+                 .dropout = false};
+  model.shape.details = {.norm_epsilon = 1e-6,
+                         .activation = Activation::silu,
+                         .rotary = {.theta = 100.0,
+                                    .scaling = RotaryScaling::llama3,
+                                    .factor = 2.0,
+                                    .original_positions = 12}};
+  return model;
+}
+
+/// Qwen's: norms of heads, biases of queries, keys and values, and heads that are wider in all than
+/// the model.
+inline ModelSpec tiny_qwen(bool tied = true) {
+  ModelSpec model = tiny_llama(tied);
+  model.name = "tiny qwen";
+  model.heads = 3;
+  model.shape.key_value_heads = 1;
+  model.shape.head_width = 4;
+  model.shape.head_norm = true;
+  model.shape.query_bias = true;
+  model.shape.details.rotary.scaling = RotaryScaling::none;
+  return model;
+}
+
 inline ModelSpec tiny_linear() {
   ModelSpec model;
   model.name = "chain";

@@ -382,6 +382,7 @@ class DeferredKernels {
       : device_(&device), stream_(&stream) {}
 
   static T rounded(T value) { return value; }
+  static T widened(T value) { return value; }
   void fill(Out y, double value) const {
     launch("fill", {write(y)}, [=](const K& k) { k.fill(y, value); });
   }
@@ -448,6 +449,51 @@ class DeferredKernels {
            {read(s.x), read(s.mean), read(s.inverse_deviation), read(s.dy), write(s.dgain),
             write(s.dbias)},
            [=](const K& k) { k.layer_norm_backward_weight(shape, s); });
+  }
+  void rms_norm(RowShape shape, const NormForward<T>& s) const {
+    launch("rms_norm", {read(s.x), read(s.gain), write(s.inverse_deviation), write(s.y)},
+           [=](const K& k) { k.rms_norm(shape, s); });
+  }
+  void rms_norm_backward(RowShape shape, const NormBackward<T>& s) const {
+    launch("rms_norm_backward",
+           {read(s.x), read(s.inverse_deviation), read(s.gain), read(s.dy), read(s.residual),
+            write(s.dx)},
+           [=](const K& k) { k.rms_norm_backward(shape, s); });
+  }
+  void rms_norm_backward_weight(RowShape shape, const NormBackwardWeight<T>& s) const {
+    launch("rms_norm_backward_weight",
+           {read(s.x), read(s.inverse_deviation), read(s.dy), write(s.dgain)},
+           [=](const K& k) { k.rms_norm_backward_weight(shape, s); });
+  }
+  void head_norm(AttentionShape shape, const HeadNormForward<T>& s) const {
+    launch("head_norm",
+           {read(s.query_gain), read(s.key_gain), write(s.inverse_deviation), write(s.before),
+            write(s.qkv)},
+           [=](const K& k) { k.head_norm(shape, s); });
+  }
+  void head_norm_backward(AttentionShape shape, const HeadNormBackward<T>& s) const {
+    launch("head_norm_backward",
+           {read(s.query_gain), read(s.key_gain), read(s.inverse_deviation), read(s.before),
+            write(s.dqkv), write(s.dy)},
+           [=](const K& k) { k.head_norm_backward(shape, s); });
+  }
+  void head_norm_backward_weight(AttentionShape shape, const HeadNormBackwardWeight<T>& s) const {
+    launch("head_norm_backward_weight",
+           {read(s.inverse_deviation), read(s.before), read(s.dy), write(s.dquery_gain),
+            write(s.dkey_gain)},
+           [=](const K& k) { k.head_norm_backward_weight(shape, s); });
+  }
+  void swiglu(RowShape shape, In gate_up, Out y) const {
+    launch("swiglu", {read(gate_up), write(y)}, [=](const K& k) { k.swiglu(shape, gate_up, y); });
+  }
+  void matmul_transposed_swiglu_backward(MatmulShape shape, In x, In w, In gate_up,
+                                         Out gradient) const {
+    launch(
+        "matmul_transposed_swiglu_backward", {read(x), read(w), read(gate_up), write(gradient)},
+        [=](const K& k) { k.matmul_transposed_swiglu_backward(shape, x, w, gate_up, gradient); });
+  }
+  void rotate(AttentionShape shape, const Rotation& rotation, Out qkv) const {
+    launch("rotate", {write(qkv)}, [=](const K& k) { k.rotate(shape, rotation, qkv); });
   }
   void gelu(In x, Out y) const {
     launch("gelu", {read(x), write(y)}, [=](const K& k) { k.gelu(x, y); });

@@ -77,7 +77,7 @@ struct TrainingCase {
         .single_backwards = single_backwards,
         .width = width,
         .recompute = recompute,
-        .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
+        .tied_embeddings = has_tied_ends(model),
         .global_norm = guard.is_global(),
         .post_validation = post_validation,
         .activation_caps = activation_cap ? std::vector{*activation_cap} : std::vector<double>{},

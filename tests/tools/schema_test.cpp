@@ -83,6 +83,9 @@ TEST_F(Schemas, HoldOfEveryCommand) {
         std::string("profile --model model.json --repetitions 1 --output measured-profile.json"),
         std::string("tokens text.txt --output text.bin"),
         std::string("train plan.json --steps 2"),
+        std::string("train plan.json --steps 2 --checkpoint kept"),
+        std::string("checkpoint show kept"),
+        std::string("checkpoint average kept kept --output mean"),
         std::string("train plan.json --steps 2 --validate-every 1 --verify"),
         std::string("compare simulated.json measured.json --fail-over 1000000"),
         std::string("compare simulated.json measured.json --fail-over 0"),
@@ -102,8 +105,9 @@ TEST_F(Schemas, HoldOfErrors) {
 }
 
 TEST_F(Schemas, HoldOfEachLineOfSweepsAndLogs) {
-  const Ran sweep = tandem("sweep --schedule 1f1b,interleaved --devices 2 --microbatches 3,4 "
-                           "--forward 1ms --backward 2ms --chunks 2 --group 0,2 --json");
+  const Ran sweep = tandem(
+      "sweep --schedule 1f1b,interleaved --devices 2 --microbatches 3,4 "
+      "--forward 1ms --backward 2ms --chunks 2 --group 0,2 --json");
   std::size_t failed = 0;
   for (const Json& line : lines(sweep.out)) {
     EXPECT_EQ(schema_faults(line), "") << line;

@@ -23,6 +23,7 @@ set(tandem_public_headers
   core/model/model.h
   core/model/plan.h
   core/model/slice_lengths.h
+  core/model/transformer_shape.h
   core/notation/notation.h
   core/program/cost.h
   core/program/program.h

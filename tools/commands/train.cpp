@@ -28,9 +28,8 @@
 #include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
 #include "tools/commands/command.h"
-#include "tools/commands/training_need.h"
+#include "tools/commands/training.h"
 #include "tools/options/held_out_loss.h"
-#include "tools/options/schedule_options.h"
 #include "tools/options/training_options.h"
 #include "tools/options/training_tokens.h"
 #include "tools/print/progress_report.h"
@@ -39,21 +38,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr double kMostTracedOps = 20e6;
-
 using FloatReference = Reference<cpu::Kernels<float>>;
-
-struct Training {
-  PreparedPlan prepared;
-  OptimizerConfig optimizer;
-  GradientGuard guard;
-  std::optional<double> link_rate;  // bytes/s
-  Duration watchdog{};
-  std::int64_t steps = 1;
-  std::uint64_t seed = 0;
-  Data data;
-  std::unique_ptr<HeldOutEvaluation> held_out;  // may be null
-};
 
 std::uint64_t hash_of(std::span<const float> values) {
   return hash_of_text({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
@@ -63,21 +48,10 @@ std::uint64_t hash_of(std::span<const float> values) {
 using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
 
 FloatReference make_reference(const Training& training) {
-  const Plan& plan = training.prepared.plan;
-  const WeightSemantics semantics = weight_semantics(plan);
   return FloatReference(
-      plan.model,
-      {.semantics = semantics,
-       .optimizer = training.optimizer,
-       .guard = training.guard,
-       .microbatches = training.prepared.schedule.microbatches,
-       .microbatch_size = plan.microbatch_size,
-       .width = plan.request.width,
-       .seed = training.seed,
-       .slices = slice_lengths(plan.request.slices, plan.model),
-       .stages = reference_stages(training.prepared.schedule, plan.stages, semantics),
-       .clip_ranges = plan.stages},
-      training.data);
+      training.prepared.plan.model,
+      reference_config(training.prepared, training.optimizer, training.guard, training.seed),
+      training.data, training.beginning.start());
 }
 
 std::vector<double> train_reference(const Training& training, ProgressReport& steps,
@@ -90,7 +64,7 @@ std::vector<double> train_reference(const Training& training, ProgressReport& st
   const auto start = std::chrono::steady_clock::now();
   Duration evaluating{};
   std::vector<double> losses;
-  for (std::int64_t step = 0; step < training.steps; ++step) {
+  for (std::int64_t step = training.first_step(); step < training.steps; ++step) {
     if (stop.stop_requested()) throw Interrupted(fmt::format("interrupted after {} steps", step));
     const ReferenceState<float>& state = reference.state();
     reference.step([&](const ReferenceUpdate& update) {
@@ -142,6 +116,8 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   setup.layers = plan.stages;
   setup.slots = prepared.slots;
   setup.batches = training.steps;
+  setup.start = training.beginning.start();
+  setup.keeper = training.checkpoints.get();
   setup.keep_timeline = options.has("trace");
   setup.on_step = [&](const StepReport& step) { steps.step(step); };
   if (HeldOutEvaluation* const held_out = training.held_out.get()) {
@@ -234,17 +210,6 @@ void write_trace(const Training& training, const std::optional<Timeline>& predic
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
-/// What --clip and --on-nan say.
-GradientGuard guard_of(const Options& options, const std::optional<Clipping>& clip) {
-  GradientGuard guard;
-  if (clip) {
-    guard.clip = clip->per_stage ? ClipScope::per_stage : ClipScope::global;
-    guard.most_norm = clip->norm;
-  }
-  if (options.choice("on-nan", {"stop", "skip"}) == "skip") guard.on_nan = NonFinite::skip;
-  return guard;
-}
-
 /// What --tensorboard and --metrics say.
 MonitorSetup monitor_setup(const Options& options) {
   MonitorSetup setup{.tensorboard = options.text("tensorboard")};
@@ -253,50 +218,8 @@ MonitorSetup monitor_setup(const Options& options) {
   return setup;
 }
 
-void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
-  const auto ops = static_cast<double>(prepared.program.size());
-  if (!options.has("trace") || ops * static_cast<double>(steps) <= kMostTracedOps) return;
-  throw InputError(
-      fmt::format("a trace of {} steps is too large: at most {:.0f}", steps, kMostTracedOps / ops));
-}
-
-Training prepare(const Options& options) {
-  const GivenOptions given =
-      given_options(options, {"clip", "delay-correction", "post-validation", "storage"});
-  const GradientGuard guard = guard_of(options, given.clip);
-  const std::string& path = options.words()[0];
-  Plan asked = read_plan(path);
-  asked.optimizer.correction = given.delay_correction.value_or(asked.optimizer.correction);
-  PreparedPlan prepared = prepare_plan(
-      path, std::move(asked), guard.is_global() ? std::optional(true) : given.global_norm(),
-      given.post_validation(), given.storage);
-  const Plan& plan = prepared.plan;
-  const auto seed = static_cast<std::uint64_t>(
-      options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
-  const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
-  check_trace_size(prepared, steps, options);
-  check_training_need(prepared, steps, options);
-  Data data(plan.model, plan.microbatch_size, seed,
-            options.has("data") ? read_tokens(options.text("data")) : shipped_training_tokens(),
-            data_order(options));
-  const OptimizerConfig optimizer =
-      optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
-  auto held_out = HeldOutEvaluation::from(options, plan);
-  return {.prepared = std::move(prepared),
-          .optimizer = optimizer,
-          .guard = guard,
-          .link_rate =
-              options.has("link-rate") ? std::optional(options["link-rate"].rate()) : std::nullopt,
-          .watchdog = options.has("watchdog") ? options["watchdog"].duration()
-                                              : Duration(std::chrono::seconds(30)),
-          .steps = steps,
-          .seed = seed,
-          .data = std::move(data),
-          .held_out = std::move(held_out)};
-}
-
 int finish(const Training& training, const Options& options, const ProgressReport& steps,
-           const std::vector<MemoryUse>& memory) {
+           const std::vector<MemoryUse>& memory, const std::string& checkpoint) {
   const Plan& plan = training.prepared.plan;
   const double step_s = steps.median_step_s();
   const double predicted_s = plan.predicted.period_s;
@@ -313,6 +236,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                 {"validation", array_of(steps.held_out_losses(), held_out_json)},
                 {"memory", memory_json(memory)},
                 {"peak_resident_bytes", peak_resident_memory()},
+                {"checkpoint", checkpoint.empty() ? Json() : Json(checkpoint)},
                 {"verified", options.has("verify")}};
     print_result("train",
                  {{"plan", options.words()[0]},
@@ -325,17 +249,19 @@ int finish(const Training& training, const Options& options, const ProgressRepor
     return 0;
   }
   fmt::print("{} in {}, {:.0f} tokens/s; loss {:.4f} -> {:.4f}; median step {:.2f} ms",
-             counted(training.steps, "step"), print_duration(steps.elapsed()), steps.tokens_per_s(),
-             steps.losses().front(), steps.losses().back(), step_s * 1e3);
+             counted(training.steps - training.first_step(), "step"),
+             print_duration(steps.elapsed()), steps.tokens_per_s(), steps.losses().front(),
+             steps.losses().back(), step_s * 1e3);
   if (predicted_s > 0) {
     fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3,
                100.0 * (predicted_s / step_s - 1.0));
   }
   fmt::print("\n");
   if (plan.request.post_validation)
-    fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
+    fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), steps.losses().size());
   print_memory(memory);
-  fmt::print("The weights are not kept: this version writes no checkpoints.\n");
+  fmt::print("{}\n", checkpoint.empty() ? "The weights are not kept: --checkpoint DIR keeps them."
+                                        : "checkpoint: " + checkpoint);
   if (options.has("verify"))
     fmt::print(
         "verified: every weight after every update equals the serial reference, bit for bit\n");
@@ -346,11 +272,10 @@ int finish(const Training& training, const Options& options, const ProgressRepor
 
 Options options_of_train() {
   Options options("train", "PLAN [options]",
-                  "Trains the plan's model for real, by the program that was simulated. Its "
-                  "weights are not kept: this version writes no checkpoints.");
+                  "Trains the plan's model for real, by the program that was simulated.");
   options.words("PLAN", 1, 1).group("Run");
-  options.value("steps", "N", "updates to train (default 20)")
-      .value("seed", "N", "seed of weights and data (default 1)")
+  options.value("steps", "N", "updates to train, those before --resume too (default 20)")
+      .value("seed", "N", "seed of weights and data (default 1, or that of --resume)")
       .input("data", "FILE",
              "text to train on, as bytes, token file (.bin), or folder of token files (default: "
              "the shipped text)");
@@ -379,7 +304,8 @@ Options options_of_train() {
              "serve figures for Prometheus on this machine's loopback (0: a free port)")
       .output("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "add the simulated timeline to the trace");
-  for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
+  options.group("Checkpoints");
+  add_checkpoint_options(options);
   return options;
 }
 
@@ -387,15 +313,20 @@ int run_train(const Options& options) {
   check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace")))
     refuse(options, "--reference is serial: it has no trace, and nothing to verify");
+  if (options.has("reference") && options.has("checkpoint"))
+    refuse(options, "--reference is serial: it writes no checkpoints");
+  if (options.has("with-prediction") && options.has("resume"))
+    refuse(options, "--with-prediction is of a run from its start: it does not go with --resume");
   if (options.has("with-prediction") && !options.has("trace"))
     refuse(options, "--with-prediction is for --trace: give --trace FILE");
   if (options.has("trace")) check_can_write(options.text("trace"));
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));
-  const Training training = prepare(options);
+  const Training training = prepare_training(options);
   const std::optional<Timeline> prediction = prediction_of(training, options);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   ProgressReport steps(training.prepared.plan,
                        {.steps = training.steps,
+                        .first_step = training.first_step(),
                         .evaluate_every = training.held_out ? training.held_out->every() : 0,
                         .optimizer = training.optimizer,
                         .monitors = monitor_setup(options),
@@ -403,7 +334,7 @@ int run_train(const Options& options) {
                        options.text("log"));
   if (options.has("reference")) {
     train_reference(training, steps, training.held_out.get(), nullptr, interrupt.token());
-    return finish(training, options, steps, {});
+    return finish(training, options, steps, {}, {});
   }
   const std::unique_ptr<Trainer> trainer = backend_of(options).make();
   History history;
@@ -414,13 +345,16 @@ int run_train(const Options& options) {
   if (options.has("trace")) write_trace(training, prediction, options, report);
   if (report.interrupted)
     throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
+  const std::string checkpoint =
+      training.checkpoints ? training.checkpoints->finish() : std::string();
   if (options.has("verify"))
     compare_with_reference(training, report.losses, history, interrupt.token());
   return finish(
       training, options, steps,
       memory_use(planned_memory(training.prepared),
                  trainer->planned_workspace(training.prepared.program, stage_setup(training)),
-                 report));
+                 report),
+      checkpoint);
 }
 
 }  // namespace tandem::tools

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "executor/checkpoint/kept_tensors.h"
 #include "planner/study/prepared_plan.h"
 #include "tools/cli/options.h"
 
@@ -11,6 +12,8 @@ namespace tandem::tools {
 /// Of a run of `train` with these options: says it where it is much, throws InfeasibleError where
 /// this process can't have it. At least so much is needed: pipelines, where this machine's memory
 /// holds them, and reference are held one after the other, all else beside them.
-void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options);
+/// `kept`: what its checkpoints have, where it keeps any.
+void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options,
+                         const std::vector<KeptTensor>& kept);
 
 }  // namespace tandem::tools

@@ -26,11 +26,13 @@ constexpr std::int64_t attention_backward_workspace(AttentionShape shape) {
 /// where there is one for each of (batch, heads, tokens). Tokens are those of the shape, or with
 /// them those before.
 struct HeadPlace {
-  std::int64_t channels, width;
+  std::int64_t channels, width, row;  // width: of queries; row: of qkv
+  std::int64_t key_width;
   std::int64_t token;  // in its sample
   std::int64_t sample;
-  std::int64_t first;     // of the sample's tokens
-  std::int64_t channel;   // of the head, the first one
+  std::int64_t first;  // of the sample's tokens
+  std::int64_t head;
+  std::int64_t group;     // heads of queries that share one of keys and values
   std::int64_t log_sums;  // where those of the head begin
 
   TANDEM_DEVICE HeadPlace(const AttentionShape& shape, std::int64_t index)
@@ -38,19 +40,28 @@ struct HeadPlace {
   TANDEM_DEVICE HeadPlace(const AttentionShape& shape, std::int64_t index, std::int64_t tokens)
       : channels(shape.width / shape.heads),
         width(shape.width),
+        row(shape.qkv_width()),
+        key_width(shape.key_width()),
         token(index % tokens),
         sample(index / tokens / shape.heads),
         first(sample * shape.sequence),
-        channel(index / tokens % shape.heads * channels),
+        head(index / tokens % shape.heads),
+        group(shape.heads / shape.key_heads()),
         log_sums(index / tokens * shape.sequence) {}
 
   TANDEM_DEVICE float scale() const { return 1.0F / std::sqrt(static_cast<float>(channels)); }
   /// Where the head's part of token `i` begins in qkv: query, key or value by `part` 0, 1, 2.
   TANDEM_DEVICE std::int64_t in_qkv(std::int64_t i, std::int64_t part) const {
-    return (first + i) * 3 * width + part * width + channel;
+    return (first + i) * row + in_row(part);
+  }
+  TANDEM_DEVICE std::int64_t in_row(std::int64_t part) const {
+    if (part == 0) return head * channels;
+    return width + (part - 1) * key_width + head / group * channels;
   }
   /// In y and dy.
-  TANDEM_DEVICE std::int64_t in_y(std::int64_t i) const { return (first + i) * width + channel; }
+  TANDEM_DEVICE std::int64_t in_y(std::int64_t i) const {
+    return (first + i) * width + head * channels;
+  }
 };
 
 /// Slices of a sequence that kernels take.
@@ -83,7 +94,7 @@ struct EarlierSlices {
     while (end[slice] <= i) ++slice;
     const std::int64_t begin = slice > 0 ? end[slice - 1] : 0;
     const std::int64_t row = place.sample * (end[slice] - begin) + i - begin;
-    return qkv[slice] + (row * 3 + part) * place.width + place.channel;
+    return qkv[slice] + row * place.row + place.in_row(part);
   }
 };
 
@@ -192,8 +203,9 @@ struct QueryGradient {
   }
 };
 
-/// A block a key, whose gradient and its value's are sums over the queries that see it. Those of
-/// keys before the shape's tokens stay in the sums of all queries, where the others' begin.
+/// A block a key of a head of keys, whose gradient and its value's are sums over the queries that
+/// see it, of one head that shares it after the other. Those of keys before the shape's tokens stay
+/// in the sums of all queries, where the others' begin.
 template <class A>
 struct KeyGradient {
   AttentionShape shape;
@@ -202,44 +214,67 @@ struct KeyGradient {
   std::int64_t whole;  // tokens of a sample in those sums; 0: there are none
   const float* along;
 
+  GridShape grid() const {
+    return {.blocks = shape.batch * shape.key_heads() * (earlier.tokens + shape.sequence),
+            .shared_bytes = 4 * shared_bytes<float>(shape.head_width()) +
+                            2 * shared_bytes<float>(shape.sequence)};
+  }
+
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    const HeadPlace place(shape, block.index(), earlier.tokens + shape.sequence);
+    const HeadPlace first = place_of(block.index(), 0);
     const A *qkv = spans.qkv.data(), *dy = spans.dy.data();
-    const std::int64_t channels = place.channels, own = place.token - earlier.tokens;
+    const std::int64_t channels = first.channels, own = first.token - earlier.tokens;
     const std::int64_t first_query = own > 0 ? own : 0;
     float* key = block.template shared<float>(channels);
     float* value = block.template shared<float>(channels);
+    float* of_key = block.template shared<float>(channels);
+    float* of_value = block.template shared<float>(channels);
     float* weights = block.template shared<float>(shape.sequence);
     float* scores = block.template shared<float>(shape.sequence);
+    float* const sums = whole > 0 ? spans.context_gradient.data() +
+                                        (first.sample * whole + first.token) * 2 * first.key_width +
+                                        first.head / first.group * channels
+                                  : nullptr;
     each_of(block, 0, channels, [&](std::int64_t c) {
-      key[c] = to_float(earlier.at(place, qkv, place.token, 1)[c]);
-      value[c] = to_float(earlier.at(place, qkv, place.token, 2)[c]);
+      key[c] = to_float(earlier.at(first, qkv, first.token, 1)[c]);
+      value[c] = to_float(earlier.at(first, qkv, first.token, 2)[c]);
+      of_key[c] = whole > 0 ? sums[c] : 0.0F;
+      of_value[c] = whole > 0 ? sums[first.key_width + c] : 0.0F;
     });
-    each_of(block, first_query, shape.sequence, [&](std::int64_t i) {
-      const PairGradient pair(dot(key, qkv + place.in_qkv(i, 0), channels),
-                              dot(value, dy + place.in_y(i), channels), place.scale(),
-                              spans.log_sum.data()[place.log_sums + i], along[place.log_sums + i]);
-      weights[i] = pair.weight;
-      scores[i] = pair.score;
-    });
+    for (std::int64_t member = 0; member < first.group; ++member) {
+      const HeadPlace place = place_of(block.index(), member);
+      each_of(block, first_query, shape.sequence, [&](std::int64_t i) {
+        const PairGradient pair(
+            dot(key, qkv + place.in_qkv(i, 0), channels), dot(value, dy + place.in_y(i), channels),
+            place.scale(), spans.log_sum.data()[place.log_sums + i], along[place.log_sums + i]);
+        weights[i] = pair.weight;
+        scores[i] = pair.score;
+      });
+      each_of(block, 0, channels, [&](std::int64_t c) {
+        for (std::int64_t i = first_query; i < shape.sequence; ++i) {
+          of_key[c] = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key[c]);
+          of_value[c] = std::fma(weights[i], to_float(dy[place.in_y(i) + c]), of_value[c]);
+        }
+      });
+    }
     each_of(block, 0, channels, [&](std::int64_t c) {
-      const std::int64_t row = (place.sample * whole + place.token) * 2 * place.width;
-      float* const sums =
-          whole > 0 ? spans.context_gradient.data() + row + place.channel + c : nullptr;
-      float of_key = whole > 0 ? sums[0] : 0.0F, of_value = whole > 0 ? sums[place.width] : 0.0F;
-      for (std::int64_t i = first_query; i < shape.sequence; ++i) {
-        of_key = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key);
-        of_value = std::fma(weights[i], to_float(dy[place.in_y(i) + c]), of_value);
-      }
       if (own < 0) {
-        sums[0] = of_key;
-        sums[place.width] = of_value;
+        sums[c] = of_key[c];
+        sums[first.key_width + c] = of_value[c];
       } else {
-        spans.dqkv.data()[place.in_qkv(own, 1) + c] = narrow<A>(of_key);
-        spans.dqkv.data()[place.in_qkv(own, 2) + c] = narrow<A>(of_value);
+        spans.dqkv.data()[first.in_qkv(own, 1) + c] = narrow<A>(of_key[c]);
+        spans.dqkv.data()[first.in_qkv(own, 2) + c] = narrow<A>(of_value[c]);
       }
     });
+  }
+
+ private:
+  /// The key of a block, in the head of queries that is so manyth among those that share it.
+  TANDEM_DEVICE HeadPlace place_of(std::int64_t index, std::int64_t member) const {
+    const std::int64_t tokens = earlier.tokens + shape.sequence,
+                       group = shape.heads / shape.key_heads();
+    return HeadPlace(shape, (index / tokens * group + member) * tokens + index % tokens, tokens);
   }
 };
 

@@ -100,6 +100,36 @@ struct GeluBackward {
   }
 };
 
+TANDEM_DEVICE inline float logistic(float x) { return 1.0F / (1.0F + std::exp(-x)); }
+
+/// y = silu(gate) · up, of rows of gate and up, `width` each.
+template <class A>
+struct Swiglu {
+  std::int64_t width;
+  const A* gate_up;
+  A* y;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t at = i / width * width + i;  // two widths a row
+    const float gate = to_float(gate_up[at]);
+    y[i] = narrow<A>(gate * logistic(gate) * to_float(gate_up[at + width]));
+  }
+};
+
+/// In the rows' second halves dy is, where the gradient of up will be.
+template <class A>
+struct SwigluBackward {
+  std::int64_t width;
+  const A* gate_up;
+  A* gradient;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t at = i / width * width + i;
+    const float gate = to_float(gate_up[at]), up = to_float(gate_up[at + width]);
+    const float open = logistic(gate), dy = to_float(gradient[at + width]);
+    gradient[at] = narrow<A>(dy * up * open * std::fma(gate, 1.0F - open, 1.0F));
+    gradient[at + width] = narrow<A>(dy * gate * open);
+  }
+};
+
 template <class Grid, class A>
 void fill(Grid& grid, std::span<A> y, float value) {
   run_each_pack(grid, std::ssize(y), Fill<A>{y.data(), value}, y.data());

@@ -24,7 +24,7 @@ template <class A>
 struct EmbedElement {
   std::int64_t sequence, width, vocabulary;
   const float* tokens;
-  const A *table, *positions;
+  const A *table, *positions;  // positions null: none are learned
   A* y;
   TANDEM_DEVICE void operator()(std::int64_t i) const {
     const std::int64_t row = i / width, column = i % width;
@@ -32,7 +32,9 @@ struct EmbedElement {
     const bool known = token >= 0 && token < vocabulary;
     const float meaning =
         known ? to_float(table[token * width + column]) : std::numeric_limits<float>::quiet_NaN();
-    y[i] = narrow<A>(meaning + to_float(positions[row % sequence * width + column]));
+    const float place =
+        positions != nullptr ? to_float(positions[row % sequence * width + column]) : 0.0F;
+    y[i] = narrow<A>(meaning + place);
   }
 };
 

@@ -18,6 +18,7 @@
 #include "executor/cuda/kernels/muon.h"
 #include "executor/cuda/kernels/norm.h"
 #include "executor/cuda/kernels/product.h"
+#include "executor/cuda/kernels/rotary.h"
 #include "executor/cuda/kernels/squares.h"
 #include "executor/cuda/kernels/steps.h"
 
@@ -41,6 +42,7 @@ class KernelSet {
   explicit KernelSet(Context& context) : context_(&context) {}
 
   static Stored rounded(float value) { return narrow<Stored>(value); }
+  static float widened(Stored value) { return to_float(value); }
   void fill(WideOut y, double value) const { cuda::fill(*context_, y, static_cast<float>(value)); }
   void copy(In x, Out y) const { cuda::copy(*context_, x, y); }
   void store(WideIn x, Out y) const { cuda::copy(*context_, x, y); }
@@ -98,10 +100,14 @@ class KernelSet {
     check_sizes(shape.rows * shape.width, spans.x, spans.y);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     check_sizes(shape.width, spans.gain, spans.bias);
-    const LaneRows<kPackOf<Stored>> rows{
-        shape, rows_are_whole(shape.width, spans.x.data(), spans.gain.data(), spans.bias.data(),
-                              spans.y.data())};
-    context_->run(rows.grid(), NormRows<Stored>{rows, spans});
+    norm_rows(shape, spans);
+  }
+  void rms_norm(RowShape shape, const NormForward<Stored, float>& spans) const {
+    check_sizes(shape.rows * shape.width, spans.x, spans.y);
+    check_size(spans.inverse_deviation, shape.rows);
+    check_size(spans.gain, shape.width);
+    TANDEM_CHECK(spans.mean.empty() && spans.bias.empty(), spans.mean.size(), spans.bias.size());
+    norm_rows(shape, spans);
   }
   void layer_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const {
     const std::int64_t size = shape.rows * shape.width;
@@ -109,10 +115,16 @@ class KernelSet {
     if (!spans.residual.empty()) check_size(spans.residual, size);
     check_sizes(shape.rows, spans.mean, spans.inverse_deviation);
     check_size(spans.gain, shape.width);
-    const LaneRows<kPackOf<Stored>> rows{
-        shape, rows_are_whole(shape.width, spans.x.data(), spans.dy.data(), spans.gain.data(),
-                              spans.residual.data(), spans.dx.data())};
-    context_->run(rows.grid(), NormRowsBackward<Stored>{rows, spans});
+    norm_rows_backward(shape, spans);
+  }
+  void rms_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const {
+    const std::int64_t size = shape.rows * shape.width;
+    check_sizes(size, spans.x, spans.dy, spans.dx);
+    if (!spans.residual.empty()) check_size(spans.residual, size);
+    check_size(spans.inverse_deviation, shape.rows);
+    check_size(spans.gain, shape.width);
+    TANDEM_CHECK(spans.mean.empty(), spans.mean.size());
+    norm_rows_backward(shape, spans);
   }
   void layer_norm_backward_weight(RowShape shape,
                                   const NormBackwardWeight<Stored, float>& spans) const {
@@ -125,9 +137,62 @@ class KernelSet {
                 {spans.dgain, spans.dbias});
   }
 
+  void rms_norm_backward_weight(RowShape shape,
+                                const NormBackwardWeight<Stored, float>& spans) const {
+    check_sizes(shape.rows * shape.width, spans.x, spans.dy);
+    check_size(spans.inverse_deviation, shape.rows);
+    sum_columns(
+        *context_, shape,
+        RmsWeightTerms<Stored>{spans.x.data(), spans.dy.data(), spans.inverse_deviation.data()},
+        rows_are_whole(shape.width, spans.x.data(), spans.dy.data()), {spans.dgain});
+  }
+  void head_norm(AttentionShape shape, const HeadNormForward<Stored, float>& spans) const {
+    check_head_norm(shape, spans);
+    run_each_element(*context_, std::ssize(spans.inverse_deviation),
+                     HeadNorm<Stored>{shape, spans});
+  }
+  void head_norm_backward(AttentionShape shape,
+                          const HeadNormBackward<Stored, float>& spans) const {
+    check_head_norm(shape, spans);
+    run_each_element(*context_, std::ssize(spans.inverse_deviation),
+                     HeadNormGradient<Stored>{shape, spans});
+  }
+  void head_norm_backward_weight(AttentionShape shape,
+                                 const HeadNormBackwardWeight<Stored, float>& spans) const {
+    check_head_norm(shape, spans);
+    const HeadGainGradient<Stored> sums{shape, spans};
+    context_->run(sums.grid(), sums);
+  }
+
+  void swiglu(RowShape shape, In gate_up, Out y) const {
+    check_size(gate_up, 2 * shape.rows * shape.width);
+    check_size(y, shape.rows * shape.width);
+    run_each_element(*context_, std::ssize(y),
+                     Swiglu<Stored>{shape.width, gate_up.data(), y.data()});
+  }
+  void matmul_transposed_swiglu_backward(MatmulShape shape, In x, In w, In gate_up,
+                                         Out gradient) const {
+    const std::int64_t size = shape.rows * shape.columns;
+    check_sizes(2 * size, gate_up, In(gradient));
+    if (size == 0) return;
+    // dy goes to where the gradient of up will be.
+    auto spans = matmul_transposed_product<ProductSpans>(
+        shape, x, w,
+        gradient.subspan(static_cast<std::size_t>(shape.columns), static_cast<std::size_t>(size)));
+    spans.c_row = 2 * shape.columns;
+    context_->multiply(spans);
+    run_each_element(*context_, size,
+                     SwigluBackward<Stored>{shape.columns, gate_up.data(), gradient.data()});
+  }
+
   void gelu(In x, Out y) const { cuda::gelu(*context_, x, y); }
   void gelu_backward(In x, In dy, Out dx) const { cuda::gelu_backward(*context_, x, dy, dx); }
 
+  void rotate(AttentionShape shape, const Rotation& rotation, Out qkv) const {
+    check_size(qkv, shape.rows() * shape.qkv_width());
+    const RotateToken<Stored> body{shape, rotation, qkv.data()};
+    context_->run(body.grid(), body);
+  }
   void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const {
     check_attention(shape, spans.qkv, spans.log_sum, spans.y);
     if constexpr (requires { context_->attend(shape, spans); }) {
@@ -135,7 +200,7 @@ class KernelSet {
     }
     const EarlierSlices<Stored> earlier(shape, spans.earlier);
     const std::int64_t shared = shared_bytes<float>(kThreads) +
-                                shared_bytes<float>(shape.width / shape.heads) +
+                                shared_bytes<float>(shape.head_width()) +
                                 shared_bytes<float>(earlier.tokens + shape.sequence);
     context_->run({.blocks = std::ssize(spans.log_sum), .shared_bytes = shared},
                   AttendQuery<Stored>{shape, spans, earlier});
@@ -153,13 +218,12 @@ class KernelSet {
     float* along = context_->template workspace<float>(rows);
     run_each_element(*context_, rows,
                      AlongOutput<Stored>{shape, spans.y.data(), spans.dy.data(), along});
-    const std::int64_t channels = shared_bytes<float>(shape.width / shape.heads);
+    const std::int64_t channels = shared_bytes<float>(shape.head_width());
     const std::int64_t keys = earlier.tokens + shape.sequence;
     context_->run({.blocks = rows, .shared_bytes = 2 * channels + shared_bytes<float>(keys)},
                   QueryGradient<Stored>{shape, spans, earlier, along});
-    context_->run({.blocks = shape.batch * shape.heads * keys,
-                   .shared_bytes = 2 * channels + 2 * shared_bytes<float>(shape.sequence)},
-                  KeyGradient<Stored>{shape, spans, earlier, whole, along});
+    const KeyGradient<Stored> of_keys{shape, spans, earlier, whole, along};
+    context_->run(of_keys.grid(), of_keys);
   }
 
   void keep_tokens(Ids tokens, WideOut kept) const {
@@ -171,11 +235,11 @@ class KernelSet {
     const std::int64_t rows = shape.batch * shape.sequence;
     check_size(tokens, rows);
     check_size(y, rows * shape.width);
-    check_size(positions, shape.sequence * shape.width);
+    if (!positions.empty()) check_size(positions, shape.sequence * shape.width);
     run_each_element(
         *context_, std::ssize(y),
         EmbedElement<Stored>{shape.sequence, shape.width, std::ssize(table) / shape.width,
-                             tokens.data(), table.data(), positions.data(), y.data()});
+                             tokens.data(), table.data(), data_or_null(positions), y.data()});
   }
   void embed_backward(AttentionShape shape, WideIn tokens, In dy, WideOut dtable,
                       WideOut dpositions) const {
@@ -183,7 +247,7 @@ class KernelSet {
     const std::int64_t positions = shape.sequence * shape.width;
     check_size(tokens, rows);
     check_size(dy, rows * shape.width);
-    check_size(dpositions, positions);
+    if (!dpositions.empty()) check_size(dpositions, positions);
     const TokenGradient<Stored> of_tokens{rows,
                                           shape.width,
                                           std::ssize(dtable) / shape.width,
@@ -192,6 +256,7 @@ class KernelSet {
                                           dy.data(),
                                           dtable.data()};
     context_->run(of_tokens.grid(), of_tokens);
+    if (dpositions.empty()) return;
     run_each_element(
         *context_, positions,
         PositionGradient<Stored>{shape.batch, positions, dy.data(), dpositions.data()});
@@ -244,6 +309,18 @@ class KernelSet {
   }
 
  private:
+  void norm_rows(RowShape shape, const NormForward<Stored, float>& spans) const {
+    const LaneRows<kPackOf<Stored>> rows{
+        shape, rows_are_whole(shape.width, spans.x.data(), spans.gain.data(), spans.bias.data(),
+                              spans.y.data())};
+    context_->run(rows.grid(), NormRows<Stored>{rows, spans});
+  }
+  void norm_rows_backward(RowShape shape, const NormBackward<Stored, float>& spans) const {
+    const LaneRows<kPackOf<Stored>> rows{
+        shape, rows_are_whole(shape.width, spans.x.data(), spans.dy.data(), spans.gain.data(),
+                              spans.residual.data(), spans.dx.data())};
+    context_->run(rows.grid(), NormRowsBackward<Stored>{rows, spans});
+  }
   template <class Element>
   static Element* data_or_null(std::span<Element> span) {
     return span.empty() ? nullptr : span.data();

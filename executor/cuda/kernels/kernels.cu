@@ -35,7 +35,8 @@ Bytes grid_workspace(const KernelSettings& settings) {
 }
 
 bool same(const AttentionShape& a, const AttentionShape& b) {
-  return a.batch == b.batch && a.sequence == b.sequence && a.heads == b.heads && a.width == b.width;
+  return a.batch == b.batch && a.sequence == b.sequence && a.heads == b.heads &&
+         a.width == b.width && a.key_heads() == b.key_heads();
 }
 
 /// As cuDNN asks of all memory.

@@ -1,6 +1,7 @@
 #pragma once
-// Layer norm: kLanes threads a row. Means and deviations are taken in float, of the values
-// themselves and of their distances from the mean, whatever the activations are stored in.
+// Layer norm, and RMS norm, whose mean is 0 and which has no bias: kLanes threads a row. Means and
+// deviations are taken in float, of the values themselves and of their distances from the mean,
+// whatever the activations are stored in.
 
 #include <cmath>
 #include <cstdint>
@@ -45,7 +46,8 @@ struct NormRows {
 
   template <class Block>
   TANDEM_DEVICE void operator()(Block& block) const {
-    constexpr float kEpsilon = 1e-5F;
+    const auto epsilon = static_cast<float>(spans.epsilon);
+    const bool is_rms = spans.mean.empty();
     const A* x = spans.x.data();
     const float count = static_cast<float>(rows.shape.width);
     const auto sum = block.template per_thread<float>();
@@ -58,7 +60,7 @@ struct NormRows {
     });
     block.sum_lanes(sum);
     block.each_thread([&](int thread) {
-      const float mean = sum[thread] / count;
+      const float mean = is_rms ? 0.0F : sum[thread] / count;
       squares[thread] = 0.0F;
       rows.each_pack(block, thread, [&](const Place& place, const Place&) {
         const Pack<kPack> pack = place.load(x);
@@ -68,19 +70,20 @@ struct NormRows {
     });
     block.sum_lanes(squares);
     block.each_thread([&](int thread) {
-      const float mean = sum[thread] / count;
-      const float inverse = 1.0F / std::sqrt(squares[thread] / count + kEpsilon);
+      const float mean = is_rms ? 0.0F : sum[thread] / count;
+      const float inverse = 1.0F / std::sqrt(squares[thread] / count + epsilon);
       rows.each_pack(block, thread, [&](const Place& place, const Place& in_row) {
         Pack<kPack> pack = place.load(x);
-        const Pack<kPack> gain = in_row.load(spans.gain.data()),
-                          bias = in_row.load(spans.bias.data());
+        const Pack<kPack> gain = in_row.load(spans.gain.data());
+        Pack<kPack> bias{};
+        if (!is_rms) bias = in_row.load(spans.bias.data());
         for (int i = 0; i < kPack; ++i)
           pack[i] = std::fma((pack[i] - mean) * inverse, gain[i], bias[i]);
         place.store(spans.y.data(), pack);
       });
       const std::int64_t row = rows.row_of(block, thread);
       if (thread % kLanes != 0 || row >= rows.shape.rows) return;
-      spans.mean.data()[row] = mean;
+      if (!is_rms) spans.mean.data()[row] = mean;
       spans.inverse_deviation.data()[row] = inverse;
     });
   }
@@ -112,7 +115,8 @@ struct NormRowsBackward {
     block.sum_lanes(along_x);
     block.each_thread([&](int thread) {
       const float count = static_cast<float>(rows.shape.width);
-      const float mean_of_ones = along_ones[thread] / count, mean_of_x = along_x[thread] / count;
+      const float mean_of_ones = spans.mean.empty() ? 0.0F : along_ones[thread] / count,
+                  mean_of_x = along_x[thread] / count;
       const std::int64_t row = rows.row_of(block, thread);
       rows.each_pack(block, thread, [&](const Place& place, const Place& in_row) {
         const Terms terms(*this, row, place, in_row);
@@ -134,7 +138,7 @@ struct NormRowsBackward {
                         const Place& in_row)
         : scaled(place.load(of.spans.dy.data())), normed(place.load(of.spans.x.data())) {
       const Pack<kPack> gain = in_row.load(of.spans.gain.data());
-      const float mean = of.spans.mean.data()[row];
+      const float mean = of.spans.mean.empty() ? 0.0F : of.spans.mean.data()[row];
       const float inverse = of.spans.inverse_deviation.data()[row];
       for (int i = 0; i < kPack; ++i) {
         scaled[i] *= gain[i];
@@ -159,6 +163,20 @@ struct NormWeightTerms {
       sums[0][i] += from[i] * (at[i] - mean[row]) * inverse_deviation[row];
       sums[1][i] += from[i];
     }
+  }
+};
+
+/// The first of them, of an RMS norm.
+template <class A>
+struct RmsWeightTerms {
+  static constexpr int kSums = 1, kPack = kPackOf<A>;
+  const A *x, *dy;
+  const float* inverse_deviation;
+
+  TANDEM_DEVICE void add(std::int64_t row, const PackPlace<kPack>& place,
+                         Pack<kPack> (&sums)[kSums]) const {
+    const Pack<kPack> from = place.load(dy), at = place.load(x);
+    for (int i = 0; i < kPack; ++i) sums[0][i] += from[i] * at[i] * inverse_deviation[row];
   }
 };
 

@@ -26,7 +26,8 @@ struct ProductSpans {
   std::int64_t a_row = 0, a_inner = 1;
   const A* b = nullptr;
   std::int64_t b_inner = 0, b_column = 1;
-  C* c = nullptr;  // rows are `columns` apart
+  C* c = nullptr;
+  std::int64_t c_row = 0;  // how far rows are apart; 0: `columns`, as where more is made of them
   bool adds = false;
   const C* bias = nullptr;
   C* before_gelu = nullptr;       // takes A·B + bias, and C its GELU
@@ -83,7 +84,7 @@ struct ProductTile {
     block.each_thread([&](int thread) {
       const std::int64_t row = first_row + thread / kTile, column = first_column + thread % kTile;
       if (row >= p.rows || column >= p.columns) return;
-      store(row * p.columns + column, column, sum[thread]);
+      store(row * (p.c_row > 0 ? p.c_row : p.columns) + column, column, sum[thread]);
       if (sums_columns && row == 0) p.column_sums[column] += column_sum[thread];
     });
   }
@@ -165,6 +166,7 @@ ProductSpans<Bf16, float> round_factors(Grid& grid, const ProductSpans<float, fl
           .b_inner = p.b_inner,
           .b_column = p.b_column,
           .c = p.c,
+          .c_row = p.c_row,
           .adds = p.adds,
           .bias = p.bias,
           .before_gelu = p.before_gelu,

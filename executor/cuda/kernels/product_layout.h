@@ -36,7 +36,7 @@ template <class A, class C>
 constexpr ProductLayout layout_of(const ProductSpans<A, C>& p) {
   return {.left = layout_of_factor(p.columns, p.inner, p.b_column, p.b_inner),
           .right = layout_of_factor(p.inner, p.rows, p.a_inner, p.a_row),
-          .result = {p.columns, p.rows, p.columns, false}};
+          .result = {p.columns, p.rows, p.c_row > 0 ? p.c_row : p.columns, false}};
 }
 
 }  // namespace tandem::cuda

@@ -23,8 +23,9 @@ inline Bytes sums_workspace_needed(const ModelSpec& model) {
   // A tied table is there twice.
   const std::int64_t elements =
       parameter_count(model) + std::int64_t{model.vocabulary} * model.width;
-  constexpr std::int64_t kTensorsOfBlock = 12, kOthers = 8;
-  return squares_workspace(elements, model.blocks * kTensorsOfBlock + kOthers) *
+  constexpr std::int64_t kTensorsOfBlock = 12, kGains = 2, kOthers = 8;
+  const std::int64_t of_block = kTensorsOfBlock + (model.shape.head_norm ? kGains : 0);
+  return squares_workspace(elements, model.blocks * of_block + kOthers) *
          static_cast<Bytes>(sizeof(double));
 }
 
@@ -33,10 +34,17 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
                               OptimizerKind optimizer, bool rounds_factors) {
   const std::int64_t rows = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width, vocabulary = model.vocabulary;
+  const bool is_linear = model.architecture == Architecture::linear;
+  const TransformerShape shape =
+      is_linear ? TransformerShape{.mlp_width = 4 * model.width} : shape_of(model);
+  // Columns of the widest product in a block.
+  const std::int64_t inside =
+      std::max((shape.gated ? 2 : 1) * std::int64_t{shape.mlp_width},
+               (model.heads + 2 * std::int64_t{shape.key_value_heads}) * shape.head_width);
   const auto bytes_of = []<class T>(T /*of*/, std::int64_t count) {
     return count * static_cast<std::int64_t>(sizeof(T));
   };
-  Bytes most = bytes_of(0.0F, std::max(column_sums_workspace({.rows = rows, .width = 4 * d}, 1),
+  Bytes most = bytes_of(0.0F, std::max(column_sums_workspace({.rows = rows, .width = inside}, 1),
                                        column_sums_workspace({.rows = rows, .width = d}, 2)));
   most = std::max(most, bytes_of(0.0F, attention_backward_workspace({.batch = microbatch_size,
                                                                      .sequence = model.sequence,
@@ -55,7 +63,7 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
     }
   }
   if (rounds_factors) {
-    for (const std::int64_t columns : {4 * d, vocabulary}) {
+    for (const std::int64_t columns : {inside, vocabulary}) {
       most = std::max(most, bytes_of(Bf16{}, rounded_factors_workspace(
                                                  {.rows = rows, .inner = d, .columns = columns})));
     }
@@ -67,6 +75,10 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
 inline std::vector<AttentionShape> fused_attention_of(
     const ModelSpec& model, const std::vector<std::int32_t>& microbatch_sizes, Storage storage) {
   if (storage != Storage::bf16 || model.architecture == Architecture::linear) return {};
+  // Of as many heads of keys as of queries, and as wide as the model.
+  const TransformerShape built = shape_of(model);
+  if (built.key_value_heads != model.heads || model.heads * built.head_width != model.width)
+    return {};
   std::vector<AttentionShape> shapes;
   for (const std::int32_t size : microbatch_sizes) {
     shapes.push_back(

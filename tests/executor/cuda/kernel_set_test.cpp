@@ -46,6 +46,16 @@ TEST(KernelSet, TrainsATransformer) {
   expect_trains_alike(model, Recompute::none, true);
 }
 
+TEST(KernelSet, TrainsLlamasLayers) {
+  for (const ModelSpec& model : {tandem::testing::tiny_llama(), tandem::testing::tiny_llama(true),
+                                 tandem::testing::tiny_qwen()}) {
+    SCOPED_TRACE(model.name);
+    expect_trains_alike(model, Recompute::none, false);
+    expect_trains_alike(model, Recompute::selective, false);
+    expect_trains_alike(model, Recompute::none, true);
+  }
+}
+
 void expect_trains_in_bf16(const ModelSpec& model, Recompute recompute) {
   CpuMachine machine(Order::ascending);
   const auto expected = train(model, recompute, cpu::Kernels<double>(), machine);
@@ -64,8 +74,8 @@ TEST(KernelSet, TrainsModelsStoredInBfloat16) {
   odd.sequence = 5;
   odd.heads = 3;
   odd.width = 9;
-  for (const ModelSpec& model :
-       {tandem::testing::tiny_gpt(), odd, tandem::testing::tiny_linear()}) {
+  for (const ModelSpec& model : {tandem::testing::tiny_gpt(), odd, tandem::testing::tiny_linear(),
+                                 tandem::testing::tiny_llama(), tandem::testing::tiny_qwen()}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
       expect_trains_in_bf16(model, recompute);
     }

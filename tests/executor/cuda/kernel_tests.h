@@ -249,6 +249,8 @@ TYPED_TEST_P(CudaKernels, SumsOverRowsAddToWhatIsThere) {
 inline const std::vector<AttentionShape> kAttentionShapes{
     {.batch = 1, .sequence = 1, .heads = 1, .width = 1},
     {.batch = 2, .sequence = 5, .heads = 3, .width = 21},
+    {.batch = 2, .sequence = 5, .heads = 6, .width = 18, .key_value_heads = 2},
+    {.batch = 1, .sequence = 65, .heads = 2, .width = 128, .key_value_heads = 1},
     {.batch = 2, .sequence = 65, .heads = 2, .width = 128},
     {.batch = 1, .sequence = 300, .heads = 1, .width = 128},
     {.batch = 1, .sequence = 7, .heads = 1, .width = 320},
@@ -258,7 +260,7 @@ TYPED_TEST_P(CudaKernels, Attention) {
   using A = typename TypeParam::Activation;
   for (const AttentionShape& shape : kAttentionShapes) {
     const std::int64_t rows = shape.batch * shape.sequence, sums = rows * shape.heads;
-    const auto qkv0 = numbers_of<A>(3 * rows * shape.width, 1),
+    const auto qkv0 = numbers_of<A>(rows * shape.qkv_width(), 1),
                dy0 = numbers_of<A>(rows * shape.width, 2);
     std::vector<double> log_sum0(at(sums)), y0(dy0.size()), dqkv0(qkv0.size());
     this->oracle.attention(shape, {widen(qkv0), log_sum0, y0});
@@ -267,7 +269,7 @@ TYPED_TEST_P(CudaKernels, Attention) {
       auto qkv = machine.put(qkv0), dy = machine.put(dy0);
       auto log_sum = machine.template poisoned<float>(sums);
       auto y = machine.template poisoned<A>(rows * shape.width),
-           dqkv = machine.template poisoned<A>(3 * rows * shape.width);
+           dqkv = machine.template poisoned<A>(rows * shape.qkv_width());
       kernels_of<A>(machine).attention(shape, {qkv.in(), log_sum.out(), y.out()});
       kernels_of<A>(machine).attention_backward(
           shape, {qkv.in(), log_sum.in(), y.in(), dy.in(), dqkv.out()});
@@ -288,6 +290,7 @@ struct SlicedAttention {
 inline const std::vector<SlicedAttention> kSlicedAttention{
     {{.batch = 2, .sequence = 5, .heads = 3, .width = 21}, {}, 4},
     {{.batch = 2, .sequence = 5, .heads = 3, .width = 21}, {4, 1}, 3},
+    {{.batch = 2, .sequence = 5, .heads = 6, .width = 18, .key_value_heads = 2}, {4, 1}, 3},
     {{.batch = 1, .sequence = 70, .heads = 2, .width = 16}, {300, 65}, 0}};
 
 // Sums of the gradients of keys and values begin with what later slices have added.
@@ -301,12 +304,12 @@ TYPED_TEST_P(CudaKernels, AttentionOverSlices) {
     for (const std::int64_t length : lengths) {
       whole += length;
       const auto seed = static_cast<std::uint64_t>(10 + whole);
-      earlier0.push_back(numbers_of<A>(3 * shape.batch * length * shape.width, seed));
+      earlier0.push_back(numbers_of<A>(shape.batch * length * shape.qkv_width(), seed));
       wide0.push_back(widen(earlier0.back()));
     }
-    const auto qkv0 = numbers_of<A>(3 * rows * shape.width, 1),
+    const auto qkv0 = numbers_of<A>(rows * shape.qkv_width(), 1),
                dy0 = numbers_of<A>(rows * shape.width, 2);
-    const auto context0 = numbers_of<float>(shape.batch * whole * 2 * shape.width, 3);
+    const auto context0 = numbers_of<float>(shape.batch * whole * 2 * shape.key_width(), 3);
     std::vector<double> log_sum0(at(sums)), y0(dy0.size()), dqkv0(qkv0.size()),
         context_gradient0 = widen(context0);
     const std::vector<std::span<const double>> keys0(wide0.begin(), wide0.end());
@@ -322,7 +325,7 @@ TYPED_TEST_P(CudaKernels, AttentionOverSlices) {
       auto context_gradient = machine.put(context0);
       auto log_sum = machine.template poisoned<float>(sums);
       auto y = machine.template poisoned<A>(rows * shape.width),
-           dqkv = machine.template poisoned<A>(3 * rows * shape.width);
+           dqkv = machine.template poisoned<A>(rows * shape.qkv_width());
       kernels_of<A>(machine).attention(shape, {qkv.in(), log_sum.out(), y.out(), keys});
       kernels_of<A>(machine).attention_backward(shape, {qkv.in(), log_sum.in(), y.in(), dy.in(),
                                                         dqkv.out(), keys, context_gradient.out()});

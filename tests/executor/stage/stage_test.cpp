@@ -175,6 +175,9 @@ class EveryModel : public ::testing::TestWithParam<NamedModel> {};
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
                          ::testing::Values(NamedModel{"tied", testing::tiny_gpt()},
                                            NamedModel{"untied", testing::tiny_gpt(false)},
+                                           NamedModel{"llama", testing::tiny_llama()},
+                                           NamedModel{"tied_llama", testing::tiny_llama(true)},
+                                           NamedModel{"qwen", testing::tiny_qwen()},
                                            NamedModel{"chain", testing::tiny_linear()}),
                          [](const auto& instance) { return instance.param.name; });
 

@@ -1,0 +1,140 @@
+#include "executor/checkpoint/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "core/base/ascii.h"
+#include "core/base/error.h"
+#include "executor/checkpoint/checkpoint_info.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kHalfWritten = ".step-";
+
+/// The folders in `folder` whose names are `prefix` and a number.
+std::vector<FoundCheckpoint> numbered(const std::string& folder, std::string_view prefix) {
+  std::vector<FoundCheckpoint> found;
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const auto number = number_in<std::int64_t>(std::string_view(name).substr(prefix.size()));
+    if (number) found.push_back({entries->path().string(), *number});
+  }
+  std::ranges::sort(found, {}, &FoundCheckpoint::batches);
+  return found;
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t batches) {
+  return fmt::format("{}{:08}", kPrefix, batches);
+}
+
+std::vector<FoundCheckpoint> checkpoints_in(const std::string& folder) {
+  std::vector<FoundCheckpoint> found = numbered(folder, kPrefix);
+  std::erase_if(found, [](const FoundCheckpoint& each) {
+    std::error_code error;
+    return !fs::exists(fs::path(each.path) / kManifestName, error);
+  });
+  return found;
+}
+
+std::string newest_checkpoint(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(fs::path(path) / kManifestName, error)) return path;
+  const std::vector<FoundCheckpoint> found = checkpoints_in(path);
+  if (!found.empty()) return found.back().path;
+  const bool is_there = fs::exists(path, error);
+  throw InputError(
+      fmt::format("{}: {}", path, is_there ? "there is no checkpoint here" : reason_of(ENOENT)));
+}
+
+CheckpointFolder::CheckpointFolder(std::string path, std::int64_t batches)
+    : path_(std::move(path)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) fail_writing(path_, error.value());
+  lock_ = Descriptor(open_file(path_, O_RDONLY | O_DIRECTORY));
+  if (!lock_.valid()) fail_writing(path_, errno);
+  if (::flock(lock_.value(), LOCK_EX | LOCK_NB) != 0)
+    throw DeviceError(fmt::format("{}: another run writes its checkpoints here", path_));
+  if (::access(path_.c_str(), W_OK) != 0) fail_writing(path_, errno);
+  const std::vector<FoundCheckpoint> found = checkpoints_in(path_);
+  if (!found.empty() && found.back().batches > batches) {
+    throw InputError(fmt::format(
+        "{}: here is a checkpoint of step {}, and the run begins behind step {}: resume from that, "
+        "or take another folder",
+        path_, found.back().batches, batches));
+  }
+  for (const FoundCheckpoint& half : numbered(path_, kHalfWritten))
+    fs::remove_all(half.path, error);
+}
+
+std::string CheckpointFolder::half_written(std::int64_t batches) const {
+  return (fs::path(path_) / ("." + checkpoint_name(batches))).string();
+}
+
+void CheckpointFolder::begin(std::int64_t batches) const {
+  const std::string folder = half_written(batches);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  fs::create_directory(folder, error);
+  if (error) fail_writing(folder, error.value());
+}
+
+void CheckpointFolder::publish(std::int64_t batches) const {
+  const std::string from = half_written(batches);
+  const std::string to = (fs::path(path_) / checkpoint_name(batches)).string();
+  sync(from);
+  std::error_code error;
+  fs::remove_all(to, error);  // of the step that the run began with
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_writing(to, errno);
+  sync(path_);
+}
+
+void CheckpointFolder::discard(std::int64_t batches) const {
+  std::error_code ignored;
+  fs::remove_all(half_written(batches), ignored);
+}
+
+void CheckpointFolder::prune(std::int64_t keep) const {
+  const std::vector<FoundCheckpoint> found = checkpoints_in(path_);
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i) {
+    // Without its manifest first, so that half of it is not taken for a whole one.
+    std::error_code ignored;
+    fs::remove(fs::path(found[i].path) / kManifestName, ignored);
+    fs::remove_all(found[i].path, ignored);
+  }
+}
+
+void CheckpointFolder::sync(const std::string& folder) const {
+  const Descriptor opened(open_file(folder, O_RDONLY | O_DIRECTORY));
+  if (!opened.valid() || ::fsync(opened.value()) != 0) fail_writing(folder, errno);
+}
+
+void write_durably(const std::string& path, const std::vector<std::string_view>& pieces) {
+  Descriptor file(open_file(path, O_WRONLY | O_CREAT | O_TRUNC));
+  if (!file.valid()) fail_writing(path, errno);
+  for (const std::string_view piece : pieces) {
+    if (const int error = write_all(file.value(), piece); error != 0) fail_writing(path, error);
+  }
+  if (::fsync(file.value()) != 0 || !file.close()) fail_writing(path, errno);
+}
+
+}  // namespace tandem

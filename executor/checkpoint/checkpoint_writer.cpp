@@ -1,0 +1,147 @@
+#include "executor/checkpoint/checkpoint_writer.h"
+
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::int64_t> steps_of_layers(const ModelSpec& model,
+                                          const std::map<std::string, std::int64_t>& steps) {
+  std::vector<std::int64_t> of_layers(layers_of(model).size());
+  for (const LayerTensor& each : tensors_of(model))
+    of_layers[static_cast<std::size_t>(each.layer)] = steps.at(each.tensor.name);
+  return of_layers;
+}
+
+/// Checksums of what is written; the head is part "".
+FileSums sums_of(const ImageFile& file, std::string_view head) {
+  FileSums sums{{"", checksum(head)}};
+  for (const StoredTensor& tensor : file.tensors)
+    sums[tensor.name] = checksum(file.bytes_of(tensor));
+  return sums;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(CheckpointOptions options, CheckpointInfo info,
+                                   std::int64_t last, const std::vector<KeptTensor>& tensors)
+    : options_(std::move(options)),
+      start_(std::move(info)),
+      last_(last),
+      image_(start_.model, tensors),
+      tensors_(tensors.size()),
+      folder_(options_.folder, start_.batches),
+      thread_([this] { work(); }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool CheckpointWriter::wants(std::int64_t batches) {
+  std::unique_lock lock(mutex_);
+  if (failure_ && options_.stop_on_failure) throw DeviceError(*failure_);
+  if (batches <= decided_) return batches == batches_;
+  const bool is_last = batches == last_;
+  if (!is_last && (options_.every == 0 || batches % options_.every != 0)) return false;
+  decided_ = batches;
+  if (is_last) changed_.wait(lock, [this] { return state_ == State::idle; });
+  if (state_ != State::idle) {
+    tell(
+        options_.on_notice,
+        fmt::format("the checkpoint of step {} is left out: that of step {} is still being written",
+                    batches, batches_));
+    return false;
+  }
+  state_ = State::filling;
+  batches_ = batches;
+  steps_.clear();
+  return true;
+}
+
+void CheckpointWriter::keep(const ShownPlane<float>& shown) {
+  image_.put(shown.plane, shown.tensor, shown.values);
+}
+
+void CheckpointWriter::end_stage(std::int64_t /*batches*/, std::span<const Tensor> tensors,
+                                 std::int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  for (const Tensor& tensor : tensors) steps_[tensor.name] = steps;
+  if (steps_.size() < tensors_) return;
+  state_ = State::writing;
+  changed_.notify_all();
+}
+
+std::string CheckpointWriter::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return state_ != State::writing; });
+  if (failure_ && batches_ == last_) throw DeviceError(*failure_);
+  return written_ < 0 ? std::string()
+                      : (fs::path(folder_.path()) / checkpoint_name(written_)).string();
+}
+
+CheckpointInfo CheckpointWriter::info_now() const {
+  CheckpointInfo info = start_;
+  info.batches = batches_;
+  info.samples += (batches_ - start_.batches) * info.samples_a_batch;
+  info.steps = steps_of_layers(info.model, steps_);
+  return info;
+}
+
+void CheckpointWriter::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ends_ || state_ == State::writing; });
+    if (state_ != State::writing) return;
+    const CheckpointInfo info = info_now();
+    lock.unlock();
+    std::optional<std::string> failure;
+    try {
+      write(info);
+    } catch (const DeviceError& error) {
+      folder_.discard(info.batches);
+      failure = fmt::format("the checkpoint of step {} could not be written: {}", info.batches,
+                            error.what());
+      if (!options_.stop_on_failure) tell(options_.on_notice, *failure);
+    }
+    lock.lock();
+    if (!failure) written_ = info.batches;
+    failure_ = std::move(failure);
+    state_ = State::idle;
+    changed_.notify_all();
+  }
+}
+
+void CheckpointWriter::write(const CheckpointInfo& info) {
+  folder_.begin(info.batches);
+  const fs::path folder = folder_.half_written(info.batches);
+  CheckpointManifest manifest{.info = info, .bytes = {}, .sums = {}};
+  for (const ImageFile& file : image_.files()) {
+    const std::string head = safetensors_head(file.tensors);
+    manifest.bytes[file.name] = static_cast<std::int64_t>(head.size() + file.bytes());
+    manifest.sums[file.name] = sums_of(file, head);
+    write_durably(folder / file.name, {head, file.all_bytes()});
+  }
+  if (const std::string config = config_text(info.model); !config.empty()) {
+    manifest.bytes[kConfigName] = static_cast<std::int64_t>(config.size());
+    manifest.sums[kConfigName] = {{"", checksum(config)}};
+    write_durably(folder / kConfigName, {config});
+  }
+  // Last: what has a manifest is whole.
+  write_durably(folder / kManifestName, {manifest_text(manifest)});
+  folder_.publish(info.batches);
+  if (options_.keep > 0) folder_.prune(options_.keep);
+}
+
+}  // namespace tandem

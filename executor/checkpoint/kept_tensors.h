@@ -1,0 +1,27 @@
+#pragma once
+// Which planes of which tensors a checkpoint of a run has.
+
+#include <span>
+#include <vector>
+
+#include "core/memory/memory.h"
+#include "core/program/program.h"
+#include "executor/stage/plane.h"
+
+namespace tandem {
+
+struct KeptTensor {
+  Tensor tensor;
+  std::vector<Plane> planes;
+};
+
+/// Of each tensor of the model, in its order. `layers`: of each stage. Of a stage's replicas that
+/// with the most versions counts, as TrainingRun shows it.
+std::vector<KeptTensor> kept_tensors(const Program& program, const SlotCounts& slots,
+                                     const ModelSpec& model, std::span<const LayerRange> layers,
+                                     Optimizer optimizer);
+
+/// Which replica of a stage a run shows: that with the most versions.
+ReplicaId shown_replica(const Program& program, const SlotCounts& slots, StageId stage);
+
+}  // namespace tandem

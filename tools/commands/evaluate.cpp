@@ -1,0 +1,143 @@
+// tandem evaluate DIR [TOKENS]: the loss of a folder's weights on tokens.
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/progress.h"
+#include "core/text/count_text.h"
+#include "executor/checkpoint/model_folder.h"
+#include "executor/cpu/kernels.h"
+#include "executor/stage/evaluation.h"
+#include "tools/cli/for_each.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/notices.h"
+#include "tools/cli/options.h"
+#include "tools/commands/command.h"
+#include "tools/options/training_options.h"
+#include "tools/options/training_tokens.h"
+
+namespace tandem::tools {
+
+namespace {
+
+using Kernel = cpu::Kernels<float>;
+
+constexpr std::int32_t kLongestSequence = 1'048'576;
+
+/// A stage a layer, so that no more than one layer's stash is held.
+std::vector<LayerRange> single_layers(const ModelSpec& model) {
+  std::vector<LayerRange> layers;
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(layers_of(model).size()); ++i)
+    layers.push_back({i, i + 1});
+  return layers;
+}
+
+/// As the layers' stages lay them out.
+std::vector<std::vector<float>> read_weights(const ModelFolder& folder) {
+  std::vector<std::vector<float>> weights;
+  for (const LayerRange layers : single_layers(folder.model)) {
+    const Stage<Kernel> stage(folder.model, layers, 1, 1.0);
+    std::vector<float>& own =
+        weights.emplace_back(static_cast<std::size_t>(stage.sizes().parameters));
+    for (const Tensor& tensor : stage.parameters()) {
+      begin_plane<float>(*folder.weights, kNewestWeights, tensor,
+                         std::span(own).subspan(static_cast<std::size_t>(tensor.offset),
+                                                static_cast<std::size_t>(tensor.size())));
+    }
+  }
+  return weights;
+}
+
+struct Evaluated {
+  double loss = 0.0;
+  std::int64_t samples = 0, tokens = 0;
+};
+
+/// Every sample once. The sum is in their order, on however many threads they are.
+Evaluated evaluate(const ModelFolder& folder, const Data& data, std::int64_t most) {
+  const std::vector<std::vector<float>> values = read_weights(folder);
+  const std::vector<std::span<const float>> weights(values.begin(), values.end());
+  const std::int64_t count = std::min(data.distinct_samples(), most);
+  std::vector<double> losses(static_cast<std::size_t>(count));
+  const int threads = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+  const std::vector<LayerRange> layers = single_layers(folder.model);
+  const Activity activity("evaluating samples", count);
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Evaluation<Kernel>>> free;  // each is one thread's at a time
+  for_each_on(threads, losses.size(), [&](std::size_t sample) {
+    std::unique_ptr<Evaluation<Kernel>> own;
+    {
+      const std::lock_guard lock(mutex);
+      if (!free.empty()) {
+        own = std::move(free.back());
+        free.pop_back();
+      }
+    }
+    if (!own) own = std::make_unique<Evaluation<Kernel>>(folder.model, layers, 1, data);
+    losses[sample] = own->loss(weights, static_cast<std::int64_t>(sample), 1);
+    activity.step();
+    const std::lock_guard lock(mutex);
+    free.push_back(std::move(own));
+  });
+  double sum = 0.0;
+  for (const double loss : losses) sum += loss;
+  return {sum / static_cast<double>(count), count, count * folder.model.sequence};
+}
+
+}  // namespace
+
+Options options_of_evaluate() {
+  Options options("evaluate", "DIR [options]",
+                  "The loss of a checkpoint's weights, or of those of a folder of Hugging Face's "
+                  "library, on tokens: each sample of the data once, none overlapping another.");
+  options.words("DIR", 1, 1);
+  options
+      .input("data", "FILE",
+             "text, as bytes, token file (.bin), or folder of token files (default: the end of the "
+             "shipped text, that --validate-every judges by)")
+      .value("sequence", "T", "tokens of a sample (default: the model's)")
+      .value("samples", "N", "samples at most, spread over all of the data (default: all)");
+  add_kernel_options(options);
+  return options;
+}
+
+int run_evaluate(const Options& options) {
+  choose_kernels(options, true);
+  std::optional<std::int32_t> sequence;
+  if (options.has("sequence"))
+    sequence = static_cast<std::int32_t>(options.integer("sequence", 1, kLongestSequence, 1));
+  const ModelFolder folder = open_model_folder(options.words()[0], sequence);
+  for (const std::string& note : folder.notes) print_note(note);
+  Tokens tokens =
+      options.has("data") ? read_tokens(options.text("data")) : shipped_held_out_tokens();
+  const bool are_bytes = tokens.are_bytes();
+  const Data data(folder.model, 1, 0, std::move(tokens), SampleOrder::spread);
+  const Evaluated evaluated =
+      evaluate(folder, data, options.integer("samples", 1, 1'000'000'000'000, 1'000'000'000'000));
+  const double bits = evaluated.loss / std::log(2.0);
+  if (options.has("json")) {
+    print_result("evaluate", {{"folder", folder.path}, {"sequence", folder.model.sequence}},
+                 Json::object(),
+                 {{"loss", evaluated.loss},
+                  {"perplexity", std::exp(evaluated.loss)},
+                  {"bits_per_byte", are_bytes ? Json(bits) : Json()},
+                  {"samples", evaluated.samples},
+                  {"tokens", evaluated.tokens}});
+    return 0;
+  }
+  fmt::print("{}: loss {:.4f}, perplexity {:.3f}", folder.path, evaluated.loss,
+             std::exp(evaluated.loss));
+  if (are_bytes) fmt::print(", {:.4f} bits a byte", bits);
+  fmt::print("; {} tokens in {}\n", evaluated.tokens, counted(evaluated.samples, "sample"));
+  return 0;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,148 @@
+#include "tools/commands/training.h"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/files/read.h"
+#include "core/model/slice_lengths.h"
+#include "executor/checkpoint/semantics_digest.h"
+#include "executor/stage/reference_stages.h"
+#include "tools/cli/json_output.h"
+#include "tools/commands/training_need.h"
+#include "tools/options/schedule_options.h"
+#include "tools/options/training_options.h"
+#include "tools/options/training_tokens.h"
+
+namespace tandem::tools {
+namespace {
+
+constexpr double kMostTracedOps = 20e6;
+
+/// What --clip and --on-nan say.
+GradientGuard guard_of(const Options& options, const std::optional<Clipping>& clip) {
+  GradientGuard guard;
+  if (clip) {
+    guard.clip = clip->per_stage ? ClipScope::per_stage : ClipScope::global;
+    guard.most_norm = clip->norm;
+  }
+  if (options.choice("on-nan", {"stop", "skip"}) == "skip") guard.on_nan = NonFinite::skip;
+  return guard;
+}
+
+void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
+  const auto ops = static_cast<double>(prepared.program.size());
+  if (!options.has("trace") || ops * static_cast<double>(steps) <= kMostTracedOps) return;
+  throw InputError(
+      fmt::format("a trace of {} steps is too large: at most {:.0f}", steps, kMostTracedOps / ops));
+}
+
+std::int64_t steps_of(const Options& options, const Beginning& beginning) {
+  const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
+  if (steps > beginning.batches()) return steps;
+  throw InputError(fmt::format("{} steps are trained already: --steps {} is no further one",
+                               beginning.batches(), steps));
+}
+
+/// That of the run before, where none is given.
+std::uint64_t seed_of(const Options& options, const Beginning& beginning) {
+  const std::uint64_t otherwise = beginning.checkpoint ? beginning.checkpoint->info().seed : 1;
+  return static_cast<std::uint64_t>(options.integer(
+      "seed", 0, std::numeric_limits<std::int64_t>::max(), static_cast<std::int64_t>(otherwise)));
+}
+
+/// What checkpoints say of the run, at its start.
+CheckpointInfo info_of(const PreparedPlan& prepared, const ReferenceConfig& config,
+                       const Beginning& beginning, const Tokens& tokens, SampleOrder order) {
+  const Plan& plan = prepared.plan;
+  const OptimizerConfig& optimizer = config.optimizer;
+  const std::int64_t microbatches = config.microbatches / config.slice_count();
+  CheckpointInfo info{.written_by = tool_name(),
+                      .model = plan.model,
+                      .schedule = plan.schedule,
+                      .optimizer = optimizer.optimizer(),
+                      .seed = config.seed,
+                      .semantics = semantics_digest(plan.model, config),
+                      .summation = summation_digest(plan.model, config),
+                      .samples_a_batch = microbatches * plan.request.width * plan.microbatch_size};
+  info.settings = {
+      {"learning rate", fmt::format("{}", optimizer.learning_rate)},
+      {"learning-rate schedule",
+       fmt::format("{}, warm-up {}", name(optimizer.schedule.kind), optimizer.schedule.warmup)},
+      {"weight decay", fmt::format("{}", optimizer.weight_decay)},
+      {"tokens of the data", fmt::format("{}", tokens.size())},
+      {"order of samples", order == SampleOrder::shuffled ? "shuffled" : "random"}};
+  if (beginning.checkpoint) {
+    info.batches = beginning.batches();
+    info.samples = beginning.checkpoint->info().samples;
+  }
+  return info;
+}
+
+}  // namespace
+
+ReferenceConfig reference_config(const PreparedPlan& prepared, const OptimizerConfig& optimizer,
+                                 const GradientGuard& guard, std::uint64_t seed) {
+  const Plan& plan = prepared.plan;
+  const WeightSemantics semantics = weight_semantics(plan);
+  return {.semantics = semantics,
+          .optimizer = optimizer,
+          .guard = guard,
+          .microbatches = prepared.schedule.microbatches,
+          .microbatch_size = plan.microbatch_size,
+          .width = plan.request.width,
+          .seed = seed,
+          .slices = slice_lengths(plan.request.slices, plan.model),
+          .stages = reference_stages(prepared.schedule, plan.stages, semantics),
+          .clip_ranges = plan.stages};
+}
+
+Training prepare_training(const Options& options) {
+  const GivenOptions given =
+      given_options(options, {"clip", "delay-correction", "post-validation", "storage"});
+  const GradientGuard guard = guard_of(options, given.clip);
+  const std::string& path = options.words()[0];
+  Plan asked = read_plan(path);
+  asked.optimizer.correction = given.delay_correction.value_or(asked.optimizer.correction);
+  PreparedPlan prepared = prepare_plan(
+      path, std::move(asked), guard.is_global() ? std::optional(true) : given.global_norm(),
+      given.post_validation(), given.storage);
+  const Plan& plan = prepared.plan;
+  Beginning beginning = beginning_of(options, plan);
+  const std::int64_t steps = steps_of(options, beginning);
+  const std::uint64_t seed = seed_of(options, beginning);
+  check_trace_size(prepared, steps, options);
+  const OptimizerConfig optimizer =
+      optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
+  Tokens tokens =
+      options.has("data") ? read_tokens(options.text("data")) : shipped_training_tokens();
+  const SampleOrder order = data_order(options);
+  const CheckpointInfo info = info_of(prepared, reference_config(prepared, optimizer, guard, seed),
+                                      beginning, tokens, order);
+  if (beginning.checkpoint) tell_differences(beginning.checkpoint->info(), info);
+  Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), order);
+  data.shift(info.samples - info.batches * info.samples_a_batch);
+  auto held_out = HeldOutEvaluation::from(options, plan);
+  const std::vector<KeptTensor> kept =
+      kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
+  check_training_need(prepared, steps, options, kept);
+  auto checkpoints = checkpoint_writer(options, info, steps, kept);
+  return {.prepared = std::move(prepared),
+          .optimizer = optimizer,
+          .guard = guard,
+          .link_rate =
+              options.has("link-rate") ? std::optional(options["link-rate"].rate()) : std::nullopt,
+          .watchdog = options.has("watchdog") ? options["watchdog"].duration()
+                                              : Duration(std::chrono::seconds(30)),
+          .steps = steps,
+          .seed = seed,
+          .data = std::move(data),
+          .held_out = std::move(held_out),
+          .beginning = std::move(beginning),
+          .checkpoints = std::move(checkpoints)};
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,39 @@
+#pragma once
+// What a run of `train` is made from: the plan, data, optimizer and beginning that its options say.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "executor/stage/reference.h"
+#include "planner/study/prepared_plan.h"
+#include "tools/cli/options.h"
+#include "tools/options/checkpoint_options.h"
+#include "tools/options/held_out_loss.h"
+
+namespace tandem::tools {
+
+struct Training {
+  PreparedPlan prepared;
+  OptimizerConfig optimizer;
+  GradientGuard guard;
+  std::optional<double> link_rate;  // bytes/s
+  Duration watchdog{};
+  std::int64_t steps = 1;
+  std::uint64_t seed = 0;
+  Data data;
+  std::unique_ptr<HeldOutEvaluation> held_out;  // may be null
+  Beginning beginning;
+  std::unique_ptr<CheckpointWriter> checkpoints;  // may be null
+
+  std::int64_t first_step() const { return beginning.batches(); }
+};
+
+/// Of the serial reference of the same training.
+ReferenceConfig reference_config(const PreparedPlan& prepared, const OptimizerConfig& optimizer,
+                                 const GradientGuard& guard, std::uint64_t seed);
+
+/// Throws, before anything is trained, for whatever can't be: files, options, memory.
+Training prepare_training(const Options& options);
+
+}  // namespace tandem::tools

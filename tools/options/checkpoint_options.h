@@ -1,0 +1,44 @@
+#pragma once
+// What a training begins with and what it leaves: --resume, --init, --checkpoint and what goes with
+// them.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/model/plan.h"
+#include "executor/checkpoint/checkpoint.h"
+#include "executor/checkpoint/checkpoint_writer.h"
+#include "tools/cli/options.h"
+
+namespace tandem::tools {
+
+void add_checkpoint_options(Options& options);
+
+/// What a run begins with; both null: initial weights.
+struct Beginning {
+  std::unique_ptr<Checkpoint> checkpoint = {};
+  std::unique_ptr<TrainingStart<float>> weights = {};  // of others
+
+  const TrainingStart<float>* start() const {
+    return checkpoint != nullptr ? checkpoint.get() : weights.get();
+  }
+  /// Steps that were trained before.
+  std::int64_t batches() const { return start() == nullptr ? 0 : start()->batches(); }
+};
+
+/// Reads, and checks, all that is there. Throws InputError where it is not of the plan's model, or
+/// its optimizer is another one; tells what was read otherwise than it stands.
+Beginning beginning_of(const Options& options, const Plan& plan);
+
+/// Tells in what the run that goes on differs from the one that made the checkpoint. `info`: of the
+/// run that goes on.
+void tell_differences(const CheckpointInfo& before, const CheckpointInfo& info);
+
+/// Null where --checkpoint is not given. Throws as CheckpointWriter does, and UsageError for
+/// options that would be ignored.
+std::unique_ptr<CheckpointWriter> checkpoint_writer(const Options& options, CheckpointInfo info,
+                                                    std::int64_t last,
+                                                    const std::vector<KeptTensor>& tensors);
+
+}  // namespace tandem::tools
