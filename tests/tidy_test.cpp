@@ -619,7 +619,7 @@ Findings banned_words(const Source& source) {
     find_banned(source, source.code, in_code, found);
     // The kernels may ask which processor they are compiled for, and whether it is a GPU.
     if (!starts_with_any(source.path, {"executor/cpu/", "executor/cuda/kernels/block.h",
-                                       "executor/backend/step_rules.h"})) {
+                                       "executor/backend/in_kernels.h"})) {
       find_banned(source, source.code, conditional, found);
     }
     find_banned(source, source.text, anywhere, found);

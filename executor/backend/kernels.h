@@ -294,48 +294,10 @@ struct StepNumbers {
   const UpdateDecision* decision = nullptr;
 };
 
-/// `K` computes all that layers and optimizers need. Deterministic: equal arguments give equal
-/// bits.
-template <class K, class T = typename K::Scalar, class W = typename K::Wide>
-concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
-                           std::span<const std::int32_t> ids, std::span<const T> in,
-                           std::span<T> out, std::span<const W> wide_in, std::span<W> wide, W value,
-                           double number, double* result, std::span<const ElementRange> ranges,
-                           std::span<double> sums, std::span<const double> squares,
-                           const UpdateDecision* before, UpdateDecision* decision) {
-  /// As it is stored, and back, exactly; on the host.
-  { K::rounded(value) } -> std::same_as<T>;
-  { K::widened(K::rounded(value)) } -> std::same_as<W>;
-  k.fill(wide, number);
-  k.copy(in, out);
-  k.store(wide_in, out);  // a copy, rounded
-  k.copy(wide_in, wide);
-  /// out = in + in; out may be either.
-  k.add(in, in, out);
-  k.add(wide_in, wide_in, wide);
-  /// out = number · in + number · in; out may be either.
-  k.combine(number, in, number, in, out);
-  /// Results, one of each range of x: `number` · Σ x², in double, in an order of its own that
-  /// depends on the range's length alone. Ranges are host memory.
-  k.sums_of_squares(wide_in, ranges, number, sums);
-
-  /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
-  /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order
-  /// of the contracted index.
-  k.matmul(matmul, in, in, in, out);           // x, w, bias, y
-  k.matmul_transposed(matmul, in, in, out);    // x, w (columns × inner), y
-  k.accumulate_product(matmul, in, in, wide);  // x (rows × inner), dy (rows × columns), dw
-  k.accumulate_rows(rows, in, wide);           // dy, db
-  /// Two of the calls in one, for hardware that gains by it: y = gelu(before), before = x·w +
-  /// bias; dx = the gradient through GELU of `before`, of dy = x·wᵀ; dw += xᵀ·dy, db += Σ rows.
-  k.matmul_gelu(matmul, in, in, in, out, out);                 // x, w, bias, before, y
-  k.matmul_transposed_gelu_backward(matmul, in, in, in, out);  // x, w, before, dx
-  k.accumulate_product_and_rows(matmul, in, in, wide, wide);   // x, dy, dw, db
-
-  k.layer_norm(rows, NormForward<T, W>{});
-  k.layer_norm_backward(rows, NormBackward<T, W>{});
-  k.layer_norm_backward_weight(rows, NormBackwardWeight<T, W>{});
-
+/// What layers of Llama's kind need besides.
+template <class K, class T, class W>
+concept LlamaKernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
+                                std::span<const T> in, std::span<T> out) {
   k.rms_norm(rows, NormForward<T, W>{});
   k.rms_norm_backward(rows, NormBackward<T, W>{});
   k.rms_norm_backward_weight(rows, NormBackwardWeight<T, W>{});
@@ -348,36 +310,81 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   k.swiglu(rows, in, out);                                       // gates and ups, y
   k.matmul_transposed_swiglu_backward(matmul, in, in, in, out);  // x, w, gates and ups, gradient
 
-  /// The tanh form of GPT-2. dx may be dy.
-  k.gelu(in, out);
-  k.gelu_backward(in, in, out);  // x, dy, dx
-
   /// Turns the queries and keys of rows of queries, keys and values by their positions.
   k.rotate(attention, Rotation{}, out);
-  /// Causal. Divides by the root of the head's width.
-  k.attention(attention, AttentionForward<T, W>{});
-  k.attention_backward(attention, AttentionBackward<T, W>{});
-
-  /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
-  k.keep_tokens(ids, wide);
-  /// y = table[token] + positions[position]. Empty: no positions are learned.
-  k.embed(attention, wide_in, in, in, out);  // kept tokens, table, positions, y
-  k.embed_backward(attention, wide_in, in, wide,
-                   wide);  // kept tokens, dy, dtable +=, dpositions +=
-
-  /// Replaces logits by scale · dloss/dlogits of the sum over rows. Result: the mean loss over
-  /// rows; null: not wanted.
-  k.cross_entropy(rows, ids, number, out, result);
-  /// gradient = scale · (y − expected). Result: ½·Σ(y − expected)² / rows; null: not wanted.
-  k.squared_error(rows, in, wide_in, number, out, result);  // y, expected
-
-  /// From the sums of squares of the tensors that are decided on together, added in their
-  /// order. `before`: the decision on the update before this one; null: this is the first.
-  k.decide(squares, DecideNumbers{}, before, decision, ShownDecision{});
-  k.step(OptimizerKind{}, StepSpans<T, W>{}, StepNumbers{});
-  k.nesterov(NesterovSpans<W>{}, StepNumbers{});
-  /// out = in / max(√square, 1e-7), rounded; the square, a single number, is the kernels'.
-  k.divide_by_norm(wide_in, squares, out);
 };
+
+/// `K` computes all that layers and optimizers need. Deterministic: equal arguments give equal
+/// bits.
+template <class K, class T = typename K::Scalar, class W = typename K::Wide>
+concept Kernels =
+    LlamaKernels<K, T, W> &&
+    requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
+             std::span<const std::int32_t> ids, std::span<const T> in, std::span<T> out,
+             std::span<const W> wide_in, std::span<W> wide, W value, double number, double* result,
+             std::span<const ElementRange> ranges, std::span<double> sums,
+             std::span<const double> squares, const UpdateDecision* before,
+             UpdateDecision* decision) {
+      /// As it is stored, and back, exactly; on the host.
+      { K::rounded(value) } -> std::same_as<T>;
+      { K::widened(K::rounded(value)) } -> std::same_as<W>;
+      k.fill(wide, number);
+      k.copy(in, out);
+      k.store(wide_in, out);  // a copy, rounded
+      k.copy(wide_in, wide);
+      /// out = in + in; out may be either.
+      k.add(in, in, out);
+      k.add(wide_in, wide_in, wide);
+      /// out = number · in + number · in; out may be either.
+      k.combine(number, in, number, in, out);
+      /// Results, one of each range of x: `number` · Σ x², in double, in an order of its own that
+      /// depends on the range's length alone. Ranges are host memory.
+      k.sums_of_squares(wide_in, ranges, number, sums);
+
+      /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
+      /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order
+      /// of the contracted index.
+      k.matmul(matmul, in, in, in, out);           // x, w, bias, y
+      k.matmul_transposed(matmul, in, in, out);    // x, w (columns × inner), y
+      k.accumulate_product(matmul, in, in, wide);  // x (rows × inner), dy (rows × columns), dw
+      k.accumulate_rows(rows, in, wide);           // dy, db
+      /// Two of the calls in one, for hardware that gains by it: y = gelu(before), before = x·w +
+      /// bias; dx = the gradient through GELU of `before`, of dy = x·wᵀ; dw += xᵀ·dy, db += Σ rows.
+      k.matmul_gelu(matmul, in, in, in, out, out);                 // x, w, bias, before, y
+      k.matmul_transposed_gelu_backward(matmul, in, in, in, out);  // x, w, before, dx
+      k.accumulate_product_and_rows(matmul, in, in, wide, wide);   // x, dy, dw, db
+
+      k.layer_norm(rows, NormForward<T, W>{});
+      k.layer_norm_backward(rows, NormBackward<T, W>{});
+      k.layer_norm_backward_weight(rows, NormBackwardWeight<T, W>{});
+      /// The tanh form of GPT-2. dx may be dy.
+      k.gelu(in, out);
+      k.gelu_backward(in, in, out);  // x, dy, dx
+
+      /// Causal. Divides by the root of the head's width.
+      k.attention(attention, AttentionForward<T, W>{});
+      k.attention_backward(attention, AttentionBackward<T, W>{});
+
+      /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
+      k.keep_tokens(ids, wide);
+      /// y = table[token] + positions[position]. Empty: no positions are learned.
+      k.embed(attention, wide_in, in, in, out);  // kept tokens, table, positions, y
+      k.embed_backward(attention, wide_in, in, wide,
+                       wide);  // kept tokens, dy, dtable +=, dpositions +=
+
+      /// Replaces logits by scale · dloss/dlogits of the sum over rows. Result: the mean loss over
+      /// rows; null: not wanted.
+      k.cross_entropy(rows, ids, number, out, result);
+      /// gradient = scale · (y − expected). Result: ½·Σ(y − expected)² / rows; null: not wanted.
+      k.squared_error(rows, in, wide_in, number, out, result);  // y, expected
+
+      /// From the sums of squares of the tensors that are decided on together, added in their
+      /// order. `before`: the decision on the update before this one; null: this is the first.
+      k.decide(squares, DecideNumbers{}, before, decision, ShownDecision{});
+      k.step(OptimizerKind{}, StepSpans<T, W>{}, StepNumbers{});
+      k.nesterov(NesterovSpans<W>{}, StepNumbers{});
+      /// out = in / max(√square, 1e-7), rounded; the square, a single number, is the kernels'.
+      k.divide_by_norm(wide_in, squares, out);
+    };
 
 }  // namespace tandem

@@ -11,13 +11,7 @@
 
 #include "core/base/check.h"
 #include "core/model/transformer_shape.h"
-
-// Of a kernel: a GPU's code, or inlined into a loop and so compiled for its instruction set.
-#if defined(__CUDACC__)
-#define TANDEM_IN_KERNELS __host__ __device__
-#else
-#define TANDEM_IN_KERNELS [[gnu::always_inline]]
-#endif
+#include "executor/backend/in_kernels.h"
 
 namespace tandem {
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/base/check.h"
+#include "executor/backend/in_kernels.h"
 #include "executor/backend/kernels.h"
 
 namespace tandem {

@@ -125,23 +125,4 @@ CheckpointManifest parse_manifest(const std::string& path, const std::string& te
   return manifest;
 }
 
-std::string config_text(const ModelSpec& model) {
-  if (model.architecture != Architecture::gpt2) return {};
-  return json_text({{"architectures", {"GPT2LMHeadModel"}},
-                    {"model_type", "gpt2"},
-                    {"vocab_size", model.vocabulary},
-                    {"n_positions", model.sequence},
-                    {"n_ctx", model.sequence},
-                    {"n_embd", model.width},
-                    {"n_layer", model.blocks},
-                    {"n_head", model.heads},
-                    {"activation_function", "gelu_new"},
-                    {"layer_norm_epsilon", 1e-5},
-                    {"tie_word_embeddings", model.tied},
-                    {"attn_pdrop", 0.0},
-                    {"embd_pdrop", 0.0},
-                    {"resid_pdrop", 0.0},
-                    {"torch_dtype", "float32"}});
-}
-
 }  // namespace tandem

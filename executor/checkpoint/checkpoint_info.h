@@ -58,8 +58,4 @@ std::string manifest_text(const CheckpointManifest& manifest);
 /// Throws InputError naming `path` where the text is no manifest, or not as it was written.
 CheckpointManifest parse_manifest(const std::string& path, const std::string& text);
 
-/// The config.json with which Hugging Face's library opens the weights; empty: it has no such
-/// model.
-std::string config_text(const ModelSpec& model);
-
 }  // namespace tandem

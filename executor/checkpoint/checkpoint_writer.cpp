@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "executor/checkpoint/library_model.h"
 
 namespace tandem {
 namespace {
@@ -133,7 +134,7 @@ void CheckpointWriter::write(const CheckpointInfo& info) {
     manifest.sums[file.name] = sums_of(file, head);
     write_durably(folder / file.name, {head, file.all_bytes()});
   }
-  if (const std::string config = config_text(info.model); !config.empty()) {
+  if (const std::string config = library_config(info.model); !config.empty()) {
     manifest.bytes[kConfigName] = static_cast<std::int64_t>(config.size());
     manifest.sums[kConfigName] = {{"", checksum(config)}};
     write_durably(folder / kConfigName, {config});

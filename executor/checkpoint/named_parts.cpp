@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "executor/checkpoint/library_model.h"
 #include "executor/cpu/kernels.h"
 #include "executor/layers/all.h"
 
@@ -40,6 +41,28 @@ constexpr std::array<Names, 12> kGpt2BlockNames = {{
     {"mlp.projection.bias", "mlp.c_proj.bias"},
 }};
 
+constexpr std::array<Names, 3> kLlamaNames = {{
+    {kTokenTable, "model.embed_tokens.weight"},
+    {"head.norm.gain", "model.norm.weight"},
+    {kHeadTable, "lm_head.weight"},
+}};
+/// Behind "block3." and "model.layers.3.". Of a product that makes several the names are apart:
+/// "q_proj", "k_proj" and "v_proj" of queries, keys and values.
+constexpr std::array<Names, 12> kLlamaBlockNames = {{
+    {"attention.norm.gain", "input_layernorm.weight"},
+    {"attention.qkv.weight", "self_attn.{}_proj.weight"},
+    {"attention.qkv.bias", "self_attn.{}_proj.bias"},
+    {"attention.query_norm.gain", "self_attn.q_norm.weight"},
+    {"attention.key_norm.gain", "self_attn.k_norm.weight"},
+    {"attention.projection.weight", "self_attn.o_proj.weight"},
+    {"attention.projection.bias", "self_attn.o_proj.bias"},
+    {"mlp.norm.gain", "post_attention_layernorm.weight"},
+    {"mlp.expand.weight", "mlp.{}_proj.weight"},
+    {"mlp.expand.bias", "mlp.{}_proj.bias"},
+    {"mlp.projection.weight", "mlp.down_proj.weight"},
+    {"mlp.projection.bias", "mlp.down_proj.bias"},
+}};
+
 std::string_view named(std::span<const Names> names, std::string_view ours) {
   const auto found = std::ranges::find(names, ours, &Names::first);
   TANDEM_CHECK(found != names.end(), ours);
@@ -69,6 +92,49 @@ NamedPart whole(std::string name, const Tensor& tensor) {
           .columns = columns,
           .rows = tensor.size() / columns,
           .row_length = columns};
+}
+
+/// The columns of a matrix of Llama's layers, or of its bias, which the library has apart.
+struct Columns {
+  std::string_view name;
+  std::int64_t count = 0;
+};
+std::vector<Columns> columns_of(const ModelSpec& model, std::string_view rest) {
+  const TransformerShape& shape = model.shape;
+  const std::int64_t queries = std::int64_t{model.heads} * shape.head_width;
+  const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.head_width;
+  if (rest.starts_with("attention.qkv.")) return {{"q", queries}, {"k", keys}, {"v", keys}};
+  return {{"gate", shape.mlp_width}, {"up", shape.mlp_width}};
+}
+
+/// Matrices lie in its files turned: outputs as rows.
+std::vector<NamedPart> llama_parts(const ModelSpec& model, const Tensor& tensor) {
+  const auto [block, rest] = cut_block(tensor.name);
+  if (block.empty()) return {whole(std::string(named(kLlamaNames, tensor.name)), tensor)};
+  const std::string name = fmt::format("model.layers.{}.{}", block, named(kLlamaBlockNames, rest));
+  const NamedPart all = whole(name, tensor);
+  std::vector<NamedPart> parts;
+  if (const std::size_t gap = name.find("{}"); gap == std::string::npos) {
+    parts.push_back(all);
+  } else {
+    std::int64_t first = 0;
+    for (const auto& [part, count] : columns_of(model, rest)) {
+      parts.push_back({.name = std::string(name).replace(gap, 2, part),
+                       .shape = {count},
+                       .first_column = first,
+                       .columns = count,
+                       .rows = all.rows,
+                       .row_length = all.row_length});
+      first += count;
+    }
+    TANDEM_CHECK(first == all.row_length, first, all.row_length);
+  }
+  if (tensor.shape.size() < 2) return parts;
+  for (NamedPart& part : parts) {
+    part.shape = {part.columns, part.rows};
+    part.transposed = true;
+  }
+  return parts;
 }
 
 /// Calls `copy(of the part, of the whole)` for each element.
@@ -112,8 +178,17 @@ bool is_tied_copy(const ModelSpec& model, const Tensor& tensor) {
 
 std::vector<NamedPart> named_parts(const ModelSpec& model, const Tensor& tensor) {
   if (is_tied_copy(model, tensor)) return {};
-  if (model.architecture != Architecture::gpt2) return {whole(tensor.name, tensor)};
-  return {whole(gpt2_name(tensor.name), tensor)};
+  switch (library_model(model)) {
+    case LibraryModel::none:
+      return {whole(tensor.name, tensor)};
+    case LibraryModel::gpt2:
+      return {whole(gpt2_name(tensor.name), tensor)};
+    case LibraryModel::llama:
+    case LibraryModel::qwen2:
+    case LibraryModel::qwen3:
+      return llama_parts(model, tensor);
+  }
+  return {};
 }
 
 void take_part(const NamedPart& part, std::span<const float> whole, std::span<float> taken) {

@@ -23,8 +23,9 @@ struct NamedPart {
 };
 
 /// Those that hold a tensor; none of a head's table that is tied to the embedding's: files have
-/// that alone. GPT-2's matrices lie in files as they do here, inputs as rows (its Conv1D). The
-/// linear model, which that library does not have, keeps our names.
+/// that alone. GPT-2's matrices lie in files as they do here, inputs as rows (its Conv1D); Llama's
+/// and Qwen's turned, and queries, keys and values, gate and up are tensors of their own. Models
+/// that the library does not have, such as the linear one, keep our names.
 std::vector<NamedPart> named_parts(const ModelSpec& model, const Tensor& tensor);
 
 /// Whether the tensor is a copy of the token embedding.

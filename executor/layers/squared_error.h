@@ -20,8 +20,9 @@ class SquaredError {
   std::int64_t context_size() const { return 0; }
 
   void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
-    kernels.squared_error({.rows = shape_.rows(), .width = shape_.model.width}, spans.input, spans.sample.expected, shape_.loss_scale,
-                          cut_gradient(spans.stash), spans.loss);
+    kernels.squared_error({.rows = shape_.rows(), .width = shape_.model.width}, spans.input,
+                          spans.sample.expected, shape_.loss_scale, cut_gradient(spans.stash),
+                          spans.loss);
   }
 
   void recompute(K&, const BackwardSpans<T, W>&) const {}

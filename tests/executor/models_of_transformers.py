@@ -153,7 +153,7 @@ def loss_of(model, step):
 
 
 def number(value):
-    return f"{float(value):.12g}"
+    return f"{float(value.detach()):.12g}"
 
 
 def measured(make, config, parts_of):
@@ -176,7 +176,7 @@ def measured(make, config, parts_of):
         elements = [gradient[i * (count - 1) // 3] for i in range(4)]
         rows.append(
             f'      {{"{part.name}", {number(gradient.norm())}, '
-            f"{number(gradient @ direction(count))}, "
+            f"{number(gradient @ direction(count))},\n       "
             f"{{{', '.join(number(one) for one in elements)}}}}}"
         )
     decayed = [p for p in model.parameters() if p.dim() > 1]

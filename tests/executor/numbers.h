@@ -75,7 +75,7 @@ inline ModelSpec tiny_qwen(bool tied = true) {
   model.shape.head_width = 4;
   model.shape.head_norm = true;
   model.shape.query_bias = true;
-  model.shape.details.rotary.scaling = RotaryScaling::none;
+  model.shape.details.rotary = {.theta = 100.0};
   return model;
 }
 

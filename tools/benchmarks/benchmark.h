@@ -48,6 +48,7 @@ std::span<const Benchmark> benchmarks();
 void bench_gpu(const Settings& settings, const Show& show);
 void bench_gpu_gpt2(const Settings& settings, const Show& show);
 void bench_gpu_stage(const Settings& settings, const Show& show);
+std::vector<Section> bench_checkpoint(const Settings& settings);
 std::vector<Section> bench_pipeline(const Settings& settings);
 std::vector<Section> bench_schedules(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);

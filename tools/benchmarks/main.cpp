@@ -35,6 +35,8 @@ constexpr Benchmark kBenchmarks[] = {
     {"schedules", "seconds that automatic schedulers take", when_ended<bench_schedules>},
     {"pipeline", "two stages on two cores beside their simulated ideal",
      when_ended<bench_pipeline>},
+    {"checkpoint", "what checkpoints cost a run, and how fast they reach the disk",
+     when_ended<bench_checkpoint>},
     {"gpu", "kernels of a GPU beside the best that it does", bench_gpu},
     {"gpu-gpt2", "steps of GPT-2 124 M on a GPU, beside PyTorch", bench_gpu_gpt2},
     {"gpu-stage", "steps of a stage of GPT 1.3 B on a GPU, beside PyTorch", bench_gpu_stage},
