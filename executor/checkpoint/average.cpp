@@ -11,6 +11,7 @@
 #include "core/text/descriptor.h"
 #include "executor/checkpoint/checkpoint_folder.h"
 #include "executor/checkpoint/checkpoint_image.h"
+#include "executor/checkpoint/library_model.h"
 
 namespace tandem {
 namespace {
@@ -61,7 +62,7 @@ void write_average(std::span<const std::unique_ptr<Checkpoint>> checkpoints,
   const ImageFile& file = image.files().front();
   const std::string head = safetensors_head(file.tensors);
   write_durably(fs::path(half_written) / file.name, {head, file.all_bytes()});
-  write_durably(fs::path(half_written) / kConfigName, {config_text(model)});
+  write_durably(fs::path(half_written) / kConfigName, {library_config(model)});
   fs::rename(half_written, folder, error);
   if (error) fail_writing(folder, error.value());
 }
