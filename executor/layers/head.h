@@ -1,8 +1,9 @@
 #pragma once
 // Final norm, vocabulary projection (V × d, as the token embedding), cross-entropy. Forward
-// needs the targets, writes the mean loss over the microbatch's tokens, and leaves the scaled
-// gradient of the logits in the stash: backward needs neither targets nor logits. When the model is
-// tied the head holds its own copy of the token embedding.
+// without targets leaves the logits first in the stash. Else it takes the targets, writes the mean
+// loss over the microbatch's tokens, and leaves the scaled gradient of the logits in the stash:
+// backward needs neither targets nor logits. When the model is tied the head holds its own copy of
+// the token embedding.
 
 #include "executor/layers/norm.h"
 
@@ -45,6 +46,7 @@ class Head {
     normalise(kernels, shape_.norm(), spans.input, weights.norm, normed);
     const MatmulShape to_logits{.rows = shape_.rows(), .inner = d_, .columns = vocabulary_};
     kernels.matmul_transposed(to_logits, normed.y, weights.projection, logits);
+    if (spans.sample.targets.empty()) return;
     kernels.cross_entropy({.rows = shape_.rows(), .width = vocabulary_}, spans.sample.targets,
                           shape_.loss_scale, logits, spans.loss);
   }

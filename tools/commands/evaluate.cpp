@@ -32,30 +32,6 @@ using Kernel = cpu::Kernels<float>;
 
 constexpr std::int32_t kLongestSequence = 1'048'576;
 
-/// A stage a layer, so that no more than one layer's stash is held.
-std::vector<LayerRange> single_layers(const ModelSpec& model) {
-  std::vector<LayerRange> layers;
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(layers_of(model).size()); ++i)
-    layers.push_back({i, i + 1});
-  return layers;
-}
-
-/// As the layers' stages lay them out.
-std::vector<std::vector<float>> read_weights(const ModelFolder& folder) {
-  std::vector<std::vector<float>> weights;
-  for (const LayerRange layers : single_layers(folder.model)) {
-    const Stage<Kernel> stage(folder.model, layers, 1, 1.0);
-    std::vector<float>& own =
-        weights.emplace_back(static_cast<std::size_t>(stage.sizes().parameters));
-    for (const Tensor& tensor : stage.parameters()) {
-      begin_plane<float>(*folder.weights, kNewestWeights, tensor,
-                         std::span(own).subspan(static_cast<std::size_t>(tensor.offset),
-                                                static_cast<std::size_t>(tensor.size())));
-    }
-  }
-  return weights;
-}
-
 struct Evaluated {
   double loss = 0.0;
   std::int64_t samples = 0, tokens = 0;
@@ -63,7 +39,7 @@ struct Evaluated {
 
 /// Every sample once. The sum is in their order, on however many threads they are.
 Evaluated evaluate(const ModelFolder& folder, const Data& data, std::int64_t most) {
-  const std::vector<std::vector<float>> values = read_weights(folder);
+  const std::vector<std::vector<float>> values = layer_weights(folder);
   const std::vector<std::span<const float>> weights(values.begin(), values.end());
   const std::int64_t count = std::min(data.distinct_samples(), most);
   std::vector<double> losses(static_cast<std::size_t>(count));

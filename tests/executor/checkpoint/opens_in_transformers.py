@@ -1,4 +1,5 @@
-"""A checkpoint opened by Hugging Face's library: its loss on a text must be that of tandem.
+"""A checkpoint opened by Hugging Face's library: its loss on a text, and the text that it goes on
+with, must be those of tandem.
 
     python3 -m venv venv && venv/bin/pip install torch transformers
     venv/bin/python opens_in_transformers.py TANDEM CHECKPOINT TEXT
@@ -29,4 +30,13 @@ with torch.no_grad():
 theirs = sum(losses) / len(losses)
 difference = abs(theirs / ours["result"]["loss"] - 1)
 print(f"loss {ours['result']['loss']:.8f}, by transformers {theirs:.8f}: {difference:.1e} apart; {len(losses)} samples")
-sys.exit(0 if difference < 1e-5 and len(losses) == ours["result"]["samples"] else 1)
+prompt = list(text[:8])
+command = [tandem, "generate", folder, "--prompt", bytes(prompt).decode(), "--tokens", "24", "--json"]
+ours_text = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["result"]["tokens"]
+with torch.no_grad():
+    for _ in range(24):
+        logits = model(torch.tensor(prompt).unsqueeze(0)).logits[0, -1]
+        prompt.append(torch.tensor(int(logits.argmax())))
+same = ours_text == [int(token) for token in prompt]
+print(f"the same text: {same}: {bytes(ours_text)}")
+sys.exit(0 if same and difference < 1e-5 and len(losses) == ours["result"]["samples"] else 1)

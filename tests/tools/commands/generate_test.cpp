@@ -1,0 +1,56 @@
+// tandem evaluate and tandem generate.
+
+#include <cmath>
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+class KeptWeights : public CommandLine {
+ protected:
+  void SetUp() override {
+    write_plan();
+    json_of("train plan.json --steps 6 --learning-rate 0.01 --checkpoint kept --json");
+  }
+  std::string generated(const std::string& options) const {
+    return json_of("generate kept --prompt abc --tokens 8 --json " + options)["result"]["text"];
+  }
+};
+
+TEST_F(KeptWeights, AreEvaluatedToTheLossThatTrainingReports) {
+  const Json trained = json_of(
+      "train plan.json --steps 8 --resume kept --validate-every 8 --validation-batches "
+      "1000 --checkpoint kept --json");
+  const Json validated = trained["result"]["validation"][0];
+  const Json result = json_of("evaluate kept --json")["result"];
+  EXPECT_NEAR(result["loss"], validated["loss"], 1e-12);
+  EXPECT_NEAR(result["perplexity"], std::exp(result["loss"].get<double>()), 1e-9);
+  EXPECT_NEAR(result["bits_per_byte"], result["loss"].get<double>() / std::log(2.0), 1e-12);
+  EXPECT_EQ(json_of("evaluate kept --samples 3 --json")["result"]["samples"], 3);
+  const Json shorter = json_of("evaluate kept --sequence 8 --json");
+  EXPECT_EQ(shorter["config"]["sequence"], 8);
+  EXPECT_GT(shorter["result"]["samples"], result["samples"]);
+  EXPECT_EQ(tandem("evaluate kept --sequence 17").code, 3);  // it has 16 positions
+  EXPECT_EQ(tandem("evaluate plan.json").code, 3);
+}
+
+TEST_F(KeptWeights, GoOnWithATextByTheSeedAlone) {
+  const std::string greedy = generated("");
+  EXPECT_EQ(greedy.substr(0, 3), "abc");
+  EXPECT_EQ(greedy.size(), 11U);
+  EXPECT_EQ(generated("--seed 9"), greedy);
+  EXPECT_EQ(generated("--temperature 2 --top-k 1"), greedy);
+  // Fewer tokens are the beginning of more.
+  EXPECT_EQ(tandem("generate kept --prompt abc --tokens 4").out, greedy.substr(0, 7) + "\n");
+  const std::string drawn = generated("--temperature 1 --top-k 40");
+  EXPECT_EQ(generated("--temperature 1 --top-k 40"), drawn);
+  EXPECT_NE(generated("--temperature 1 --top-k 40 --seed 2"), drawn);
+  EXPECT_EQ(tandem("generate kept --prompt abc --tokens 14").code, 3);
+  EXPECT_EQ(tandem("generate kept").code, 2);
+  EXPECT_EQ(tandem({"generate", "kept", "--prompt", ""}).code, 3);
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,138 @@
+// tandem generate DIR --prompt TEXT: a text that a folder's weights go on with.
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/progress.h"
+#include "executor/checkpoint/model_folder.h"
+#include "executor/cpu/kernels.h"
+#include "executor/data/sampling.h"
+#include "executor/data/tokenizer/tokenizer.h"
+#include "executor/stage/next_logits.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/notices.h"
+#include "tools/cli/options.h"
+#include "tools/commands/command.h"
+#include "tools/options/training_options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int32_t kMostTokens = 1'000'000;
+
+/// Text to tokens and back: by a tokenizer, or a byte each.
+class TextTokens {
+ public:
+  /// `folder`'s own tokenizer.json, where none is given.
+  TextTokens(const Options& options, const std::string& folder) {
+    const auto own = std::filesystem::path(folder) / "tokenizer.json";
+    std::error_code error;
+    if (options.has("tokenizer")) {
+      tokenizer_ = Tokenizer::of_file(options.text("tokenizer"));
+    } else if (std::filesystem::exists(own, error)) {
+      tokenizer_ = Tokenizer::of_file(own.string());
+    }
+  }
+  std::vector<std::int32_t> encode(const std::string& text) const {
+    std::vector<std::int32_t> tokens;
+    if (tokenizer_) {
+      Tokenizer::Encoder(*tokenizer_).encode(text, tokens);
+    } else {
+      for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+    }
+    return tokens;
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const {
+    if (tokenizer_) return tokenizer_->decode(tokens);
+    std::string text;
+    for (const std::int32_t token : tokens) {
+      if (token > 0xFF)
+        throw InputError(fmt::format("token {} is no byte: --tokenizer says what it is", token));
+      text.push_back(static_cast<char>(token));
+    }
+    return text;
+  }
+  /// The token that ends a text.
+  std::optional<std::int32_t> end() const {
+    return tokenizer_ ? tokenizer_->end_of_text() : std::nullopt;
+  }
+
+ private:
+  std::optional<Tokenizer> tokenizer_;
+};
+
+void check_tokens(const std::vector<std::int32_t>& tokens, const ModelSpec& model) {
+  if (tokens.empty()) throw InputError("--prompt: there is no token to go on from");
+  for (const std::int32_t token : tokens) {
+    if (token >= model.vocabulary) {
+      throw InputError(
+          fmt::format("--prompt: token {} is beyond the vocabulary of {}: is the "
+                      "tokenizer the model's?",
+                      token, model.vocabulary));
+    }
+  }
+}
+
+}  // namespace
+
+Options options_of_generate() {
+  Options options("generate", "DIR --prompt TEXT [options]",
+                  "A text that a checkpoint's weights go on with, or those of a folder of Hugging "
+                  "Face's library. The same folder, prompt and seed give the same text.");
+  options.words("DIR", 1, 1);
+  options.value("prompt", "TEXT", "the text to go on from")
+      .value("tokens", "N", "tokens to add (default 64)")
+      .value("temperature", "T", "divides logits; 0: always the likeliest token (default 0)")
+      .value("top-k", "K", "choose among the K likeliest tokens (default: all)")
+      .value("seed", "N", "seed of the choices (default 1)")
+      .input("tokenizer", "FILE",
+             "tokenizer.json, or a folder that has it (default: that of DIR, else a byte a token)");
+  add_kernel_options(options);
+  return options;
+}
+
+int run_generate(const Options& options) {
+  if (!options.has("prompt")) refuse(options, "--prompt is missing");
+  choose_kernels(options, true);
+  const SamplingConfig sampling{
+      .temperature = options.number("temperature", 0.0, 1e6, 0.0),
+      .top_k = static_cast<std::int32_t>(options.integer("top-k", 1, kMostTokens, 0)),
+      .seed = static_cast<std::uint64_t>(options.integer("seed", 0, 1'000'000'000'000, 1))};
+  const std::int64_t more = options.integer("tokens", 1, kMostTokens, 64);
+  const TextTokens text(options, options.words()[0]);
+  const std::vector<std::int32_t> prompt = text.encode(options.text("prompt"));
+  // As much as is to be read at once: a learned position is needed for each.
+  const ModelFolder folder =
+      open_model_folder(options.words()[0], static_cast<std::int32_t>(std::ssize(prompt) + more));
+  for (const std::string& note : folder.notes) print_note(note);
+  check_tokens(prompt, folder.model);
+  const std::vector<std::vector<float>> weights = layer_weights(folder);
+  NextLogits<cpu::Kernels<float>> logits(folder.model, weights);
+
+  std::vector<std::int32_t> tokens = prompt;
+  const Activity activity("generating tokens", more);
+  while (std::ssize(tokens) < folder.model.sequence) {
+    const std::int32_t next = next_token(logits.after(tokens), std::ssize(tokens), sampling);
+    activity.step();
+    if (next == text.end()) break;
+    tokens.push_back(next);
+  }
+  const std::string whole = text.decode(tokens);
+  if (options.has("json")) {
+    print_result("generate", {{"folder", folder.path}, {"seed", sampling.seed}}, Json::object(),
+                 {{"text", whole}, {"tokens", tokens}, {"prompt_tokens", prompt.size()}});
+  } else {
+    fmt::print("{}\n", whole);
+  }
+  return 0;
+}
+
+}  // namespace tandem::tools
