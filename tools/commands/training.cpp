@@ -56,7 +56,7 @@ std::uint64_t seed_of(const Options& options, const Beginning& beginning) {
 
 /// What checkpoints say of the run, at its start.
 CheckpointInfo info_of(const PreparedPlan& prepared, const ReferenceConfig& config,
-                       const Beginning& beginning, const Tokens& tokens) {
+                       const Beginning& beginning, const Tokens& tokens, SampleOrder order) {
   const Plan& plan = prepared.plan;
   const OptimizerConfig& optimizer = config.optimizer;
   const std::int64_t microbatches = config.microbatches / config.slice_count();
@@ -73,7 +73,8 @@ CheckpointInfo info_of(const PreparedPlan& prepared, const ReferenceConfig& conf
       {"learning-rate schedule",
        fmt::format("{}, warm-up {}", name(optimizer.schedule.kind), optimizer.schedule.warmup)},
       {"weight decay", fmt::format("{}", optimizer.weight_decay)},
-      {"tokens of the data", fmt::format("{}", tokens.size())}};
+      {"tokens of the data", fmt::format("{}", tokens.size())},
+      {"order of samples", order == SampleOrder::shuffled ? "shuffled" : "random"}};
   if (beginning.checkpoint) {
     info.batches = beginning.batches();
     info.samples = beginning.checkpoint->info().samples;
@@ -118,10 +119,11 @@ Training prepare_training(const Options& options) {
       optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
   Tokens tokens =
       options.has("data") ? read_tokens(options.text("data")) : shipped_training_tokens();
-  const CheckpointInfo info =
-      info_of(prepared, reference_config(prepared, optimizer, guard, seed), beginning, tokens);
+  const SampleOrder order = data_order(options);
+  const CheckpointInfo info = info_of(prepared, reference_config(prepared, optimizer, guard, seed),
+                                      beginning, tokens, order);
   if (beginning.checkpoint) tell_differences(beginning.checkpoint->info(), info);
-  Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), data_order(options));
+  Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), order);
   data.shift(info.samples - info.batches * info.samples_a_batch);
   auto held_out = HeldOutEvaluation::from(options, plan);
   const std::vector<KeptTensor> kept =

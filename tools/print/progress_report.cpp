@@ -95,7 +95,7 @@ double ProgressReport::recent_step_s() const {
 RunFigures ProgressReport::figures(const StepRecord& record) const {
   return {.steps = record.step(),
           .steps_planned = setup_.steps,
-          .tokens = tokens_ * static_cast<double>(record.step()),
+          .tokens = tokens_ * static_cast<double>(losses_.size()),
           .loss = record.report.loss,
           .gradient_norm = record.report.gradient_norm,
           .learning_rate = record.learning_rate,
@@ -120,7 +120,7 @@ double ProgressReport::tokens_per_s() const {
 void ProgressReport::print(const StepRecord& record) {
   printed_ = Clock::now();
   silence_.broken();
-  std::string more = fmt::format("  {:.0f} tokens", tokens_ * static_cast<double>(record.step()));
+  std::string more = fmt::format("  {:.0f} tokens", tokens_ * static_cast<double>(losses_.size()));
   if (record.step() < setup_.steps) {
     const std::chrono::duration<double> left(record.left_s);
     more += fmt::format(", {} left", print_duration(std::chrono::duration_cast<Duration>(left)));

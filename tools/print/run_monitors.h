@@ -19,7 +19,7 @@ struct MonitorSetup {
 /// After a step.
 struct RunFigures {
   std::int64_t steps = 0, steps_planned = 0;
-  double tokens = 0.0;  // trained so far
+  double tokens = 0.0;  // trained on in this run
   double loss = 0.0, gradient_norm = 0.0, learning_rate = 0.0;
   double tokens_per_s = 0.0, step_s = 0.0, left_s = 0.0;
 };

@@ -321,6 +321,11 @@ TEST_F(Train, TakesShardsAndEpochs) {
   EXPECT_EQ(losses("--steps 3 --data shards --data-order shuffled --reference"), shuffled);
   EXPECT_NE(losses("--steps 3 --data shards --data-order shuffled --seed 2"), shuffled);
   expect_refused("train plan.json --data-order sorted", 2, "--data-order");
+  losses("--steps 2 --data shards --data-order shuffled --checkpoint kept");
+  const Json resumed = losses("--steps 3 --data shards --data-order shuffled --resume kept");
+  EXPECT_EQ(resumed, Json::array({shuffled[2]}));
+  EXPECT_THAT(tandem("train plan.json --steps 3 --data shards --resume kept").err,
+              HasSubstr("order of samples"));
 }
 
 TEST_F(Train, ChecksTheVocabularyOfATokenizerBeforeItTrains) {
