@@ -1,19 +1,15 @@
 #include "executor/data/tokens.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <limits>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/text/descriptor.h"
+#include "core/text/mapped_file.h"
 #include "executor/data/token_file.h"
 
 namespace tandem {
@@ -23,26 +19,6 @@ constexpr std::size_t kMostShards = 100'000;
 
 [[noreturn]] void reject(const std::string& path, const std::string& reason) {
   throw InputError(fmt::format("{}: {}", path, reason));
-}
-
-struct Mapping {
-  std::shared_ptr<const void> owner;
-  std::string_view bytes;
-};
-
-Mapping map_file(const std::string& path) {
-  const Descriptor file(open_file(path, O_RDONLY));
-  struct stat status{};
-  if (!file.valid() || ::fstat(file.value(), &status) != 0) reject(path, reason_of(errno));
-  if (S_ISDIR(status.st_mode)) reject(path, reason_of(EISDIR));
-  if (!S_ISREG(status.st_mode)) reject(path, "not a regular file: it can't be mapped");
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) reject(path, "the file is empty");
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.value(), 0);
-  if (memory == MAP_FAILED) reject(path, reason_of(errno));
-  return {.owner = std::shared_ptr<const void>(
-              memory, [size](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); }),
-          .bytes = {static_cast<const char*>(memory), size}};
 }
 
 template <class T>
@@ -78,15 +54,17 @@ Tokens Tokens::of_text(std::string text, std::string source) {
 }
 
 Tokens::Shard Tokens::shard_of(const std::string& path) {
-  Mapping mapping = map_file(path);
-  Shard shard{.owner = std::move(mapping.owner), .values = {}, .source = path};
+  const MappedFile file(path);
+  const std::string_view bytes = file.bytes();
+  if (bytes.empty()) reject(path, "the file is empty");
+  Shard shard{.owner = file.owner(), .values = {}, .source = path};
   if (!path.ends_with(".bin")) {
-    shard.values = values_in<unsigned char>(mapping.bytes);
+    shard.values = values_in<unsigned char>(bytes);
     return shard;
   }
-  const TokenFileLayout layout = token_file_layout(path, mapping.bytes);
+  const TokenFileLayout layout = token_file_layout(path, bytes);
   shard.has_header = layout.has_header;
-  const std::string_view numbers = mapping.bytes.substr(layout.first);
+  const std::string_view numbers = bytes.substr(layout.first);
   if (layout.width == 4)
     shard.values = values_in<std::uint32_t>(numbers);
   else
