@@ -62,7 +62,8 @@ void write_average(std::span<const std::unique_ptr<Checkpoint>> checkpoints,
   const ImageFile& file = image.files().front();
   const std::string head = safetensors_head(file.tensors);
   write_durably(fs::path(half_written) / file.name, {head, file.all_bytes()});
-  write_durably(fs::path(half_written) / kConfigName, {library_config(model)});
+  if (const std::string config = library_config(model); !config.empty())
+    write_durably(fs::path(half_written) / kConfigName, {config});
   fs::rename(half_written, folder, error);
   if (error) fail_writing(folder, error.value());
 }

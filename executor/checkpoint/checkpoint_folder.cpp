@@ -128,13 +128,22 @@ void CheckpointFolder::sync(const std::string& folder) const {
   if (!opened.valid() || ::fsync(opened.value()) != 0) fail_writing(folder, errno);
 }
 
-void write_durably(const std::string& path, const std::vector<std::string_view>& pieces) {
-  Descriptor file(open_file(path, O_WRONLY | O_CREAT | O_TRUNC));
-  if (!file.valid()) fail_writing(path, errno);
+DurableFile::DurableFile(std::string path, const std::vector<std::string_view>& pieces)
+    : path_(std::move(path)), file_(open_file(path_, O_WRONLY | O_CREAT | O_TRUNC)) {
+  if (!file_.valid()) fail_writing(path_, errno);
   for (const std::string_view piece : pieces) {
-    if (const int error = write_all(file.value(), piece); error != 0) fail_writing(path, error);
+    if (const int error = write_all(file_.value(), piece); error != 0) fail_writing(path_, error);
   }
-  if (::fsync(file.value()) != 0 || !file.close()) fail_writing(path, errno);
+  // A hint: where it fails, finish() waits longer.
+  static_cast<void>(::sync_file_range(file_.value(), 0, 0, SYNC_FILE_RANGE_WRITE));
+}
+
+void DurableFile::finish() {
+  if (::fsync(file_.value()) != 0 || !file_.close()) fail_writing(path_, errno);
+}
+
+void write_durably(const std::string& path, const std::vector<std::string_view>& pieces) {
+  DurableFile(path, pieces).finish();
 }
 
 }  // namespace tandem

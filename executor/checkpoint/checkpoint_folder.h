@@ -50,6 +50,19 @@ class CheckpointFolder {
   Descriptor lock_;
 };
 
+/// A file on its way to the disk. Every failure throws DeviceError.
+class DurableFile {
+ public:
+  /// Writes it, and has the disk begin: what is done meanwhile costs no time.
+  DurableFile(std::string path, const std::vector<std::string_view>& pieces);
+  /// Returns when it is on the disk.
+  void finish();
+
+ private:
+  std::string path_;
+  Descriptor file_;
+};
+
 /// A file that is on the disk when this returns. Throws DeviceError.
 void write_durably(const std::string& path, const std::vector<std::string_view>& pieces);
 

@@ -29,6 +29,11 @@ FileSums sums_of(const ImageFile& file, std::string_view head) {
   return sums;
 }
 
+DurableFile begin_file(const std::string& path, const ImageFile& file) {
+  const std::string head = safetensors_head(file.tensors);
+  return DurableFile(path, {head, file.all_bytes()});
+}
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(CheckpointOptions options, CheckpointInfo info,
@@ -128,12 +133,15 @@ void CheckpointWriter::write(const CheckpointInfo& info) {
   folder_.begin(info.batches);
   const fs::path folder = folder_.half_written(info.batches);
   CheckpointManifest manifest{.info = info, .bytes = {}, .sums = {}};
-  for (const ImageFile& file : image_.files()) {
+  std::vector<DurableFile> written;
+  for (const ImageFile& file : image_.files())
+    written.push_back(begin_file(folder / file.name, file));
+  for (const ImageFile& file : image_.files()) {  // while the disk is at work
     const std::string head = safetensors_head(file.tensors);
     manifest.bytes[file.name] = static_cast<std::int64_t>(head.size() + file.bytes());
     manifest.sums[file.name] = sums_of(file, head);
-    write_durably(folder / file.name, {head, file.all_bytes()});
   }
+  for (DurableFile& file : written) file.finish();
   if (const std::string config = library_config(info.model); !config.empty()) {
     manifest.bytes[kConfigName] = static_cast<std::int64_t>(config.size());
     manifest.sums[kConfigName] = {{"", checksum(config)}};

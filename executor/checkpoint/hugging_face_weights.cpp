@@ -1,6 +1,7 @@
 #include "executor/checkpoint/hugging_face_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <string_view>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLongestIndex = 256U << 20U;
 constexpr std::size_t kMostListed = 40;
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
-constexpr std::string_view kClassPrefix = "transformer.";
+constexpr std::array<std::string_view, 2> kClassPrefixes = {"transformer.", "model."};
 
 /// The files that an index names, each once. Throws InputError for a name that leads elsewhere.
 std::vector<std::string> files_of_index(const fs::path& index) {
@@ -54,7 +55,10 @@ std::vector<std::string> files_in(const std::string& folder) {
 }
 
 std::string_view without_prefix(std::string_view name) {
-  return name.starts_with(kClassPrefix) ? name.substr(kClassPrefix.size()) : name;
+  for (const std::string_view prefix : kClassPrefixes) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
 }
 
 /// GPT-2's buffers: which tokens a token sees.

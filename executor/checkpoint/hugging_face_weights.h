@@ -17,11 +17,11 @@ class HuggingFaceWeights final : public TrainingStart<float> {
  public:
   /// The tensors of `folder`'s model.safetensors, or of the files that model.safetensors.index.json
   /// names, for `model`: float32, bfloat16 or float16. Names may stand without the prefix of the
-  /// class ("transformer."), masks of attention that old files have beside the weights are passed
-  /// over, and so is the head's copy of a tied table. Of a table of positions the first rows count,
-  /// where the model has fewer. Throws InputError that lists every tensor that is missing, not
-  /// known, of another shape or of a type that is no float; or says that an index names a file
-  /// outside the folder.
+  /// class ("transformer.", "model."), masks of attention that old files have beside the weights
+  /// are passed over, and so is the head's copy of a tied table. Of a table of positions the first
+  /// rows count, where the model has fewer. Throws InputError that lists every tensor that is
+  /// missing, not known, of another shape or of a type that is no float; or says that an index
+  /// names a file outside the folder.
   HuggingFaceWeights(const std::string& folder, const ModelSpec& model);
 
   std::int64_t batches() const override { return 0; }

@@ -43,6 +43,8 @@ Json gpt2_config(const ModelSpec& model) {
             {"attn_pdrop", 0.0},
             {"embd_pdrop", 0.0},
             {"resid_pdrop", 0.0},
+            {"bos_token_id", nullptr},  // else the library's own are taken
+            {"eos_token_id", nullptr},
             {"torch_dtype", "float32"}};
   if (shape.mlp_width != 4 * model.width) json["n_inner"] = shape.mlp_width;
   return json;
@@ -77,6 +79,8 @@ Json llama_config(const ModelSpec& model, std::string_view type, std::string_vie
           {"mlp_bias", shape.mlp_bias},
           {"use_sliding_window", false},
           {"tie_word_embeddings", model.tied},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr},
           {"torch_dtype", "float32"}};
 }
 

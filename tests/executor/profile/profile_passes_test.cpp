@@ -12,6 +12,7 @@
 #include "executor/backend/wakeup.h"
 #include "executor/cpu/backend.h"
 #include "executor/profile/profile_visits.h"
+#include "tests/executor/numbers.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tandem {
@@ -26,6 +27,14 @@ ModelSpec small(Architecture architecture) {
           .sequence = 4,
           .vocabulary = 256,
           .tied = architecture == Architecture::gpt2};
+}
+
+/// Norms of heads, grouped heads, a gate: all kernels that GPT-2 has no use for.
+ModelSpec small_qwen() {
+  ModelSpec model = testing::tiny_qwen(false);
+  model.vocabulary = 256;
+  model.sequence = 4;
+  return model;
 }
 
 using testing::DeferredBackend;
@@ -61,8 +70,8 @@ void expect_all_are_timed(const ModelSpec& model, const Tallies& tallies, std::s
 }
 
 TEST(ModelPasses, TimeEachLayerOnceForEachOfItsFunctionsInEveryTimedPass) {
-  for (const Architecture architecture : {Architecture::gpt2, Architecture::linear}) {
-    const ModelSpec model = small(architecture);
+  for (const ModelSpec& model :
+       {small(Architecture::gpt2), small(Architecture::linear), small_qwen()}) {
     Wakeup wakeup;
     cpu::Backend<float> backend(wakeup, {});
     expect_all_are_timed(model, measure(backend, model));
@@ -71,13 +80,14 @@ TEST(ModelPasses, TimeEachLayerOnceForEachOfItsFunctionsInEveryTimedPass) {
 
 /// Their times are known only when all has run, and nothing rests on the host's order.
 TEST(ModelPasses, TimeADeviceThatComputesLate) {
-  const ModelSpec model = small(Architecture::gpt2);
-  DeferredRunState run_state;
-  Wakeup wakeup;
-  DeferredBackend<float> backend(run_state, 0, wakeup, {});
-  expect_all_are_timed(model, measure(backend, model));
-  EXPECT_THAT(run_state.order.violations(), ::testing::IsEmpty());
-  EXPECT_GT(run_state.order.launches(), 0u);
+  for (const ModelSpec& model : {small(Architecture::gpt2), small_qwen()}) {
+    DeferredRunState run_state;
+    Wakeup wakeup;
+    DeferredBackend<float> backend(run_state, 0, wakeup, {});
+    expect_all_are_timed(model, measure(backend, model));
+    EXPECT_THAT(run_state.order.violations(), ::testing::IsEmpty());
+    EXPECT_GT(run_state.order.launches(), 0u);
+  }
 }
 
 TEST(ModelPasses, TimeEachLayerOfEachSlice) {
