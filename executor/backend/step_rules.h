@@ -58,7 +58,8 @@ TANDEM_IN_KERNELS inline UpdateDecision decide(const DecideNumbers& numbers,
                                                std::span<const double> squares,
                                                const UpdateDecision* before) {
   const GuardDecision guard = decide(numbers.clips, numbers.most_norm, squares);
-  const double steps = (before != nullptr ? before->steps : numbers.steps_before) + (guard.skip ? 0.0 : 1.0);
+  const double steps_so_far = before != nullptr ? before->steps : numbers.steps_before;
+  const double steps = steps_so_far + (guard.skip ? 0.0 : 1.0);
   const MomentCorrections moments = moment_corrections(numbers, steps);
   return {.norm = guard.norm,
           .scale = guard.scale,

@@ -55,7 +55,7 @@ struct TrainingSetup {
   StageSetup stage;
   std::vector<LayerRange> layers;  // of each stage
   SlotCounts slots;
-  std::int64_t batches = 1;                // at the end, those before the run among them
+  std::int64_t batches = 1;                 // at the end, those before the run among them
   const TrainingStart<T>* start = nullptr;  // null: initial weights, made by the seed
   /// What lasts of the stages' state, where it is wanted: while the run goes on, and at its end.
   StateKeeper<T>* keeper = nullptr;
@@ -64,9 +64,9 @@ struct TrainingSetup {
   std::function<void(DeviceId, Instance)> before_work;
   std::function<void(const StepReport&)> on_step;  // on a device's thread, one call at a time
   UpdateObserver<T> on_update;                     // likewise
-  /// After each multiple of `pause_every` batches the pipeline drains, on_pause sees the weights, and training
-  /// goes on as if nothing had happened: the same bits, and its clock stands still meanwhile. 0:
-  /// never.
+  /// After each multiple of `pause_every` batches the pipeline drains, on_pause sees the weights,
+  /// and training goes on as if nothing had happened: the same bits, and its clock stands still
+  /// meanwhile. 0: never.
   std::int64_t pause_every = 0;
   std::function<void(std::int64_t batches, std::span<const StageWeights<T>>)> on_pause;
   /// On GPUs: algorithms of products, as a profile keeps them.

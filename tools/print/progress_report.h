@@ -37,8 +37,8 @@ struct StepRecord {
 };
 
 struct ReportSetup {
-  std::int64_t steps = 1;       // at the end, those of the runs before it, too
-  std::int64_t first_step = 0;  // trained before
+  std::int64_t steps = 1;           // at the end, those of the runs before it, too
+  std::int64_t first_step = 0;      // trained before
   std::int64_t evaluate_every = 0;  // 0: never
   OptimizerConfig optimizer = {};
   MonitorSetup monitors = {};

@@ -119,6 +119,9 @@ TEST_F(FileRoles, EveryOutputOfEveryCommandHasALine) {
         there.insert(command.substr(7) + " --" + name);
     }
   }
+  // Folders: one that must not be there yet, and one that is read.
+  for (const char* folder : {"checkpoint --output", "train --resume"})
+    EXPECT_EQ(there.erase(folder), 1U) << folder;
   for (const Line& line : lines()) {
     const std::size_t option = line.words.rfind(" --");
     const bool merge = line.words.starts_with("sweep merge ");

@@ -21,11 +21,12 @@ class KeptWeights : public CommandLine {
 
 TEST_F(KeptWeights, AreEvaluatedToTheLossThatTrainingReports) {
   const Json trained = json_of(
-      "train plan.json --steps 8 --resume kept --validate-every 8 --validation-batches "
-      "1000 --checkpoint kept --json");
+      "train plan.json --steps 8 --learning-rate 0.01 --resume kept --checkpoint kept "
+      "--validate-every 8 --validation-batches 100 --json");
   const Json validated = trained["result"]["validation"][0];
+  EXPECT_NEAR(json_of("evaluate kept --samples 100 --json")["result"]["loss"], validated["loss"],
+              1e-12);
   const Json result = json_of("evaluate kept --json")["result"];
-  EXPECT_NEAR(result["loss"], validated["loss"], 1e-12);
   EXPECT_NEAR(result["perplexity"], std::exp(result["loss"].get<double>()), 1e-9);
   EXPECT_NEAR(result["bits_per_byte"], result["loss"].get<double>() / std::log(2.0), 1e-12);
   EXPECT_EQ(json_of("evaluate kept --samples 3 --json")["result"]["samples"], 3);
@@ -49,7 +50,7 @@ TEST_F(KeptWeights, GoOnWithATextByTheSeedAlone) {
   EXPECT_NE(generated("--temperature 1 --top-k 40 --seed 2"), drawn);
   EXPECT_EQ(tandem("generate kept --prompt abc --tokens 14").code, 3);
   EXPECT_EQ(tandem("generate kept").code, 2);
-  EXPECT_EQ(tandem({"generate", "kept", "--prompt", ""}).code, 3);
+  EXPECT_EQ(tandem({"generate", "kept", "--prompt", ""}).code, 2);
 }
 
 }  // namespace

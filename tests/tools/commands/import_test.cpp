@@ -70,7 +70,7 @@ TEST_F(Foreign, ExpertsAreToldOf) {
 }
 
 TEST_F(Foreign, WhatIsOnlyPricedIsNotMeasuredOrTrained) {
-  take("hugging_face/llama.json", "config.json");
+  take("hugging_face/mixtral.json", "config.json");
   write_plan();
   EXPECT_EQ(tandem("profile --model config.json --output out.json").code, 3);
   EXPECT_FALSE(exists("out.json"));
