@@ -343,10 +343,13 @@ int run_train(const Options& options) {
                      interrupt.token());
   steps.close();
   if (options.has("trace")) write_trace(training, prediction, options, report);
-  if (report.interrupted)
-    throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
   const std::string checkpoint =
       training.checkpoints ? training.checkpoints->finish() : std::string();
+  if (report.interrupted) {
+    throw Interrupted(
+        fmt::format("interrupted after {} steps{}", steps.losses().size(),
+                    checkpoint.empty() ? "" : "; the newest checkpoint is " + checkpoint));
+  }
   if (options.has("verify"))
     compare_with_reference(training, report.losses, history, interrupt.token());
   return finish(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,10 +42,11 @@ void check_belongs(const Checkpoint& checkpoint, const Plan& plan) {
       checkpoint.path(), name(info.optimizer.kind), name(plan.optimizer.kind), checkpoint.path()));
 }
 
-/// A folder of checkpoints stands for the newest.
+/// A folder of checkpoints stands for the newest, every byte of which is checked.
 std::string folder_with_weights(const std::string& path) {
-  const std::vector<FoundCheckpoint> found = checkpoints_in(path);
-  return found.empty() ? path : found.back().path;
+  std::error_code error;
+  const bool is_one = std::filesystem::exists(std::filesystem::path(path) / kManifestName, error);
+  return is_one || !checkpoints_in(path).empty() ? Checkpoint(path).path() : path;
 }
 
 }  // namespace

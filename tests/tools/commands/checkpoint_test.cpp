@@ -94,6 +94,20 @@ TEST_F(CheckpointCommands, SurviveKills) {
     EXPECT_TRUE(entry.path().filename().string().starts_with("step-")) << entry.path();
 }
 
+TEST_F(CheckpointCommands, AreLeftByARunThatIsInterrupted) {
+  RunOptions options;
+  options.interrupt_when = [](const Ran& so_far) {
+    return so_far.out.find("step") != std::string::npos;
+  };
+  const Ran ran = tandem(
+      "train plan.json --steps 1000000 --checkpoint kept --checkpoint-every 1 --keep 3", options);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  const std::size_t said = ran.err.find("the newest checkpoint is kept/step-");
+  ASSERT_NE(said, std::string::npos) << ran.err;
+  const std::int64_t steps = json_of("checkpoint show kept --json")["result"]["steps"];
+  EXPECT_EQ(tandem(fmt::format("train plan.json --resume kept --steps {}", steps + 2)).code, 0);
+}
+
 TEST_F(CheckpointCommands, AreShownVerifiedAndAveraged) {
   json_of("train plan.json --steps 4 --checkpoint kept --checkpoint-every 2 --json");
   const Json shown = json_of("checkpoint show kept --json")["result"];
