@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kEvery = 10;  // steps between checkpoints
-constexpr std::int64_t kSteps = 2 * kEvery;
+constexpr std::int64_t kTrainedSteps = 2 * kEvery;
 constexpr double kMostStall = 0.02, kLeastOfPlain = 0.8;
 
 double seconds_since(Clock::time_point start) {
@@ -91,12 +91,12 @@ Costs train(const Plan& plan, const Program& program, CheckpointWriter& writer) 
                  .data = &data};
   setup.layers = plan.stages;
   setup.slots = count_slots(program);
-  setup.batches = kSteps;
+  setup.batches = kTrainedSteps;
   setup.keep_timeline = false;
   setup.keeper = &keeper;
   Costs costs;
   setup.on_step = [&](const StepReport& step) {
-    if (step.batch + 2 < kSteps) return;
+    if (step.batch + 2 < kTrainedSteps) return;
     costs.stalled_s = keeper.seconds() / 2;  // of two devices
     costs.step_s = to_seconds(step.since_start) / static_cast<double>(step.batch + 1);
   };
@@ -140,7 +140,7 @@ std::vector<Section> bench_checkpoint(const Settings& settings) {
   for (int i = 0; i < settings.repetitions; ++i) {
     fs::remove_all(folder);
     {
-      CheckpointWriter writer({.folder = folder, .every = kEvery}, info, kSteps, tensors);
+      CheckpointWriter writer({.folder = folder, .every = kEvery}, info, kTrainedSteps, tensors);
       bytes = writer.bytes();
       const Costs costs = train(plan, program, writer);
       stall = std::min(stall, costs.stalled_s / (static_cast<double>(kEvery) * costs.step_s));
@@ -148,7 +148,7 @@ std::vector<Section> bench_checkpoint(const Settings& settings) {
     }
     fs::remove_all(folder);
     {
-      CheckpointWriter writer({.folder = folder, .every = 1}, info, kSteps, tensors);
+      CheckpointWriter writer({.folder = folder, .every = 1}, info, kTrainedSteps, tensors);
       write_s = std::min(write_s, write_checkpoint(writer, tensors, 1));
     }
     plain_s = std::min(plain_s, write_plainly(folder + "/plain", bytes));
