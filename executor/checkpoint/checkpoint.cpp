@@ -136,10 +136,12 @@ std::vector<Plane> Checkpoint::planes_of(const Tensor& tensor) const {
   std::vector<Plane> planes;
   const std::vector<NamedPart> parts = named_parts(info().model, tensor);
   const auto add = [&](Plane plane) {
-    const SafetensorsFile* file = nullptr;
-    if (parts.empty() || find(plane, parts.front(), file) == nullptr) return false;
-    planes.push_back(plane);
-    return true;
+    const bool is_whole = !parts.empty() && std::ranges::all_of(parts, [&](const NamedPart& part) {
+      const SafetensorsFile* file = nullptr;
+      return find(plane, part, file) != nullptr;
+    });
+    if (is_whole) planes.push_back(plane);
+    return is_whole;
   };
   for (std::size_t kind = 0; kind < kPlaneKinds.size(); ++kind) {
     for (std::int32_t age = 0; add({static_cast<PlaneKind>(kind), age}); ++age) continue;

@@ -91,6 +91,10 @@ std::string_view checked_text(const std::string& path, std::string_view text) {
 
 std::uint64_t checksum(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == name.npos;
+}
+
 std::string with_checksum(std::string_view text) {
   return fmt::format("{}{}{}\n", text, kSumLine, hex(checksum(text)));
 }
@@ -116,6 +120,7 @@ CheckpointManifest parse_manifest(const std::string& path, const std::string& te
     manifest.info = read_info(root);
     for (const auto& [name, entry] : root["files"].members()) {
       if (!entry.object({"bytes", "xxh3"})) continue;
+      if (!is_plain_name(name)) entry.diagnose("expected the name of a file in the same folder");
       manifest.bytes[name] = entry["bytes"].bytes();
       for (const auto& [part, sum] : entry["xxh3"].members())
         manifest.sums[name][part] = read_hex(sum);

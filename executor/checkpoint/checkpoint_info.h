@@ -50,6 +50,9 @@ struct CheckpointManifest {
 /// XXH3 of 64 bits (https://xxhash.com).
 std::uint64_t checksum(std::string_view bytes);
 
+/// Whether a name is that of a file in the same folder, and leads nowhere else.
+bool is_plain_name(std::string_view name);
+
 /// With a line behind it that has the checksum of all before it.
 std::string with_checksum(std::string_view text);
 

@@ -34,8 +34,7 @@ std::vector<std::string> files_of_index(const fs::path& index) {
   if (root.any_object()) {
     for (const auto& [tensor, name] : root["weight_map"].members()) {
       const std::string text = name.line();
-      if (text.empty() || text.find('/') != text.npos || text == "." || text == "..")
-        name.diagnose("expected the name of a file in the same folder");
+      if (!is_plain_name(text)) name.diagnose("expected the name of a file in the same folder");
       names.insert(text);
     }
   }

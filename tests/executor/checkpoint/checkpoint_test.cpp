@@ -4,6 +4,7 @@
 #include "executor/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -197,6 +198,22 @@ TEST_F(Checkpoints, TellOfEveryByteThatIsNotAsItWasWritten) {
   }
   EXPECT_GT(flipped, 1000U);
   EXPECT_EQ(reason_against(folder), "none");
+}
+
+TEST_F(Checkpoints, HaveNoFilesElsewhere) {
+  TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 1};
+  train(test, options(0));
+  const std::string path = newest_ + "/" + kManifestName;
+  const std::string text = read_file(path, 1U << 20U);
+  for (const char* outside : {"../config.json", "/etc/passwd", ".."}) {
+    std::string other = text.substr(0, text.rfind("// xxh3"));
+    const std::size_t at = other.find(kConfigName);
+    ASSERT_NE(at, std::string::npos);
+    write_file(path, with_checksum(other.replace(at, std::strlen(kConfigName), outside)));
+    EXPECT_THAT(reason_against(newest_), HasSubstr("a file in the same folder")) << outside;
+  }
+  write_file(path, text);
+  EXPECT_EQ(reason_against(newest_), "none");
 }
 
 TEST_F(Checkpoints, NameTheTensorAndAnOlderCheckpoint) {
