@@ -29,8 +29,8 @@ struct Section {
 };
 
 struct Settings {
-  int repetitions = 5;                      // of each loop; the best counts
-  std::string python = "/usr/bin/python3";  // whose PyTorch is the peer in training
+  int repetitions = 5;                                      // of each loop; the best counts
+  std::vector<std::string> pythons = {"/usr/bin/python3"};  // whose PyTorch are peers in training
 };
 
 /// Takes a section as soon as it is made.

@@ -104,7 +104,7 @@ void steps(const Settings& settings, const TrainingTask& task, const Show& show)
     show(section);
     own[bf16] = rate;
   }
-  const TorchPeer peer(task, Data(task.model, 1, task.seed), settings.python);
+  const TorchPeer peer(task, Data(task.model, 1, task.seed), settings.pythons.front());
   if (peer.version().empty()) return;
   for (const auto& [bf16, compiles] :
        {std::pair{true, false}, std::pair{true, true}, std::pair{false, false}}) {

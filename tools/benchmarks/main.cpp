@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,10 +56,10 @@ void print_help() {
       "usage: tandem_bench [NAME...] [--repetitions N] [--python FILE] [--check] [--json]\n\n"
       "Runs the benchmarks named, or all of them.\n"
       "  --repetitions N  runs of each loop, the best of which counts (default {})\n"
-      "  --python FILE    whose PyTorch is the peer in training (default {})\n"
+      "  --python FILE    whose PyTorch is a peer in training; may be given again (default {})\n"
       "  --check          exit code 6 if a floor is missed\n"
       "  --json           one JSON object on stdout\n\nBenchmarks:\n",
-      Settings{}.repetitions, Settings{}.python);
+      Settings{}.repetitions, Settings{}.pythons.front());
   for (const Benchmark& row : benchmarks()) fmt::print("  {:<10} {}\n", row.name, row.summary);
 }
 
@@ -80,6 +81,7 @@ const Benchmark& find_benchmark(const std::string& name) {
 
 Request parse(const std::vector<std::string>& arguments) {
   Request request;
+  bool names_pythons = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--json") {
@@ -93,7 +95,8 @@ Request parse(const std::vector<std::string>& arguments) {
           repetitions_of(++i < arguments.size() ? arguments[i] : std::string());
     } else if (word == "--python") {
       if (++i == arguments.size()) throw UsageError("--python: expected a file");
-      request.settings.python = arguments[i];
+      if (!std::exchange(names_pythons, true)) request.settings.pythons.clear();
+      request.settings.pythons.push_back(arguments[i]);
     } else if (word.starts_with("-")) {
       throw UsageError(fmt::format("unknown option {}", word));
     } else {

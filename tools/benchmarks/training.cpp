@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -23,17 +24,36 @@ constexpr int kComparedSteps = 20;  // whose losses must be the peer's
 constexpr int kTimedSteps = 6;      // of a run; the first is not counted
 constexpr double kLossTolerance = 1e-4;
 
-TrainingTask task() {
-  return {.model = {.name = "bench",
-                    .blocks = 6,
-                    .width = 384,
-                    .heads = 6,
-                    .sequence = 256,
-                    .vocabulary = 256},
+TrainingTask task_of(ModelSpec model) {
+  return {.model = std::move(model),
           .optimizer = {.learning_rate = 5e-4},
           .batch = 8,
           .steps = kComparedSteps,
           .seed = 1};
+}
+
+ModelSpec gpt() {
+  return {.name = "GPT", .blocks = 6, .width = 384, .heads = 6, .sequence = 256, .vocabulary = 256};
+}
+
+/// As wide and deep, with about as many parameters.
+ModelSpec llama() {
+  ModelSpec model = gpt();
+  model.name = "Llama";
+  model.architecture = Architecture::transformer;
+  model.tied = false;
+  model.shape = {.key_value_heads = 2,
+                 .head_width = 64,
+                 .mlp_width = 1024,
+                 .rms_norm = true,
+                 .query_bias = false,
+                 .attention_bias = false,
+                 .mlp_bias = false,
+                 .gated = true,
+                 .dropout = false};
+  model.shape.details.activation = Activation::silu;
+  model.shape.details.rotary.theta = 10'000.0;
+  return model;
 }
 
 /// Largest difference of two runs' losses.
@@ -95,10 +115,10 @@ Section rows_of(const TrainingTask& task, const Duel& duel, const TorchPeer& pee
   const bool bf16 = duel.way.precision == cpu::Precision::bf16;
   const std::string torch = fmt::format("PyTorch {}", peer.version());
   Section section{
-      fmt::format("training, {} products, {} thread(s): {} device(s), each {} "
-                  "microbatch(es) of {} samples",
-                  name(duel.way.precision), duel.way.width, duel.way.width, duel.way.microbatches,
-                  task.batch / duel.way.width / duel.way.microbatches),
+      fmt::format("{}, {} products, {} thread(s): {} device(s), each {} microbatch(es) of {} "
+                  "samples",
+                  task.model.name, name(duel.way.precision), duel.way.width, duel.way.width,
+                  duel.way.microbatches, task.batch / duel.way.width / duel.way.microbatches),
       {}};
   Row own{.what = cpu::describe(cpu::products().engine),
           .value = tokens / result.seconds,
@@ -128,7 +148,7 @@ Section rows_of(const TrainingTask& task, const Duel& duel, const TorchPeer& pee
 Section same_losses(const TrainingTask& task, const Way& way, const TorchPeer& peer) {
   const TrainingRun own = train(*make_cpu_trainer(), task, way, kComparedSteps);
   const TrainingRun other = peer.run(peer_settings(1, false).front(), kComparedSteps);
-  return {"the same training",
+  return {task.model.name + ", the same training",
           {{.what = fmt::format("first loss, and loss {}", kComparedSteps),
             .value = own.losses.front(),
             .unit = fmt::format("then {:.4f}", own.losses.back())},
@@ -139,25 +159,38 @@ Section same_losses(const TrainingTask& task, const Way& way, const TorchPeer& p
             .at_most = true}}};
 }
 
+/// Float on one and two threads, then bfloat16 where the processor has it. Floors are those of a
+/// version: PyTorch 1 is the slower one.
+std::vector<Duel> duels_with(const std::string& version) {
+  const bool old = version.starts_with("1.");
+  std::vector<Duel> duels{{.way = {.width = 1, .microbatches = 2}, .floor = old ? 1.25 : 1.15},
+                          {.way = {.width = 2, .microbatches = 1}, .floor = old ? 1.7 : 1.2}};
+  if (!cpu::why_no_bf16().empty()) return duels;
+  for (Duel duel : {duels[0], duels[1]}) {
+    duel.way.microbatches = 1;  // fewer roundings of the weights
+    duel.way.precision = cpu::Precision::bf16;
+    duel.floor = old ? 1.5 : duel.way.width == 1 ? 1.3 : 1.4;
+    duels.push_back(duel);
+  }
+  return duels;
+}
+
 }  // namespace
 
 std::vector<Section> bench_training(const Settings& settings) {
-  const TrainingTask given = task();
-  const TorchPeer peer(given, Data(given.model, 1, given.seed), settings.python);
-  std::vector<Duel> duels{{.way = {.width = 1, .microbatches = 2}, .floor = 1.25},
-                          {.way = {.width = 2, .microbatches = 1}, .floor = 1.7}};
-  if (cpu::why_no_bf16().empty()) {
-    for (Duel duel : {duels[0], duels[1]}) {
-      duel.way.microbatches = 1;  // fewer roundings of the weights
-      duel.way.precision = cpu::Precision::bf16;
-      duel.floor = 1.5;
-      duels.push_back(duel);
+  std::vector<Section> sections;
+  for (const ModelSpec& model : {gpt(), llama()}) {
+    for (const std::string& python : settings.pythons) {
+      const TrainingTask task = task_of(model);
+      const TorchPeer peer(task, Data(task.model, 1, task.seed), python);
+      const std::vector<Duel> duels = duels_with(peer.version());
+      if (!peer.version().empty()) sections.push_back(same_losses(task, duels[0].way, peer));
+      for (const Duel& duel : duels) {
+        sections.push_back(
+            rows_of(task, duel, peer, fight(task, duel, peer, settings.repetitions)));
+      }
     }
   }
-  std::vector<Section> sections;
-  if (!peer.version().empty()) sections.push_back(same_losses(given, duels[0].way, peer));
-  for (const Duel& duel : duels)
-    sections.push_back(rows_of(given, duel, peer, fight(given, duel, peer, settings.repetitions)));
   cpu::set_products({});
   return sections;
 }

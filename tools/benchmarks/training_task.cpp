@@ -75,16 +75,24 @@ void TorchPeer::write_task(const TrainingTask& task, const Data& data) const {
   Json tensors = Json::array();
   for (const Tensor& tensor : stage.parameters())
     tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}});
-  std::ofstream(folder_ / "task.json") << Json{{"blocks", task.model.blocks},
-                                               {"heads", task.model.heads},
-                                               {"sequence", task.model.sequence},
-                                               {"batch", task.batch},
-                                               {"steps", task.steps},
-                                               {"learning_rate", task.optimizer.learning_rate},
-                                               {"beta1", task.optimizer.beta1},
-                                               {"beta2", task.optimizer.beta2},
-                                               {"epsilon", task.optimizer.epsilon},
-                                               {"tensors", std::move(tensors)}};
+  Json described{{"blocks", task.model.blocks},
+                 {"heads", task.model.heads},
+                 {"sequence", task.model.sequence},
+                 {"batch", task.batch},
+                 {"steps", task.steps},
+                 {"learning_rate", task.optimizer.learning_rate},
+                 {"beta1", task.optimizer.beta1},
+                 {"beta2", task.optimizer.beta2},
+                 {"epsilon", task.optimizer.epsilon},
+                 {"tensors", std::move(tensors)}};
+  if (task.model.architecture == Architecture::transformer) {
+    const TransformerShape& shape = task.model.shape;
+    described["key_value_heads"] = shape.key_value_heads;
+    described["head_width"] = shape.head_width;
+    described["norm_epsilon"] = shape.details.norm_epsilon;
+    described["rotary_theta"] = shape.details.rotary.theta;
+  }
+  std::ofstream(folder_ / "task.json") << described;
   std::ofstream file(folder_ / "weights.f32", std::ios::binary);
   append<float>(file, weights);
   std::ofstream tokens(folder_ / "tokens.i32", std::ios::binary);
