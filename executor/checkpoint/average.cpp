@@ -1,10 +1,12 @@
 #include "executor/checkpoint/average.h"
 
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
@@ -46,6 +48,11 @@ void check_one_model(std::span<const std::unique_ptr<Checkpoint>> checkpoints) {
 void write_average(std::span<const std::unique_ptr<Checkpoint>> checkpoints,
                    const std::string& folder) {
   check_one_model(checkpoints);
+  // Without the slash that a shell's completion puts behind it.
+  fs::path place = fs::path(folder).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();
+  std::error_code error;
+  if (fs::exists(place, error)) throw DeviceError(fmt::format("{}: it is there already", folder));
   const ModelSpec& model = checkpoints.front()->info().model;
   std::vector<KeptTensor> kept;
   for (const LayerTensor& each : tensors_of(model)) kept.push_back({each.tensor, {kNewestWeights}});
@@ -53,19 +60,21 @@ void write_average(std::span<const std::unique_ptr<Checkpoint>> checkpoints,
   for (const KeptTensor& each : kept)
     image.put(kNewestWeights, each.tensor, mean_of(checkpoints, each.tensor));
 
-  const std::string half_written = folder + ".partial";
-  std::error_code error;
-  if (fs::exists(folder, error)) throw DeviceError(fmt::format("{}: it is there already", folder));
-  fs::remove_all(half_written, error);
+  fs::path half_written = place;
+  half_written += fmt::format(".{}.partial", ::getpid());
   fs::create_directories(half_written, error);
   if (error) fail_writing(half_written, error.value());
-  const ImageFile& file = image.files().front();
-  const std::string head = safetensors_head(file.tensors);
-  write_durably(fs::path(half_written) / file.name, {head, file.all_bytes()});
-  if (const std::string config = library_config(model); !config.empty())
-    write_durably(fs::path(half_written) / kConfigName, {config});
-  fs::rename(half_written, folder, error);
-  if (error) fail_writing(folder, error.value());
+  try {
+    const ImageFile& file = image.files().front();
+    const std::string head = safetensors_head(file.tensors);
+    write_durably(half_written / file.name, {head, file.all_bytes()});
+    if (const std::string config = library_config(model); !config.empty())
+      write_durably(half_written / kConfigName, {config});
+    fs::rename(half_written, place);
+  } catch (const std::exception& failure) {
+    fs::remove_all(half_written, error);
+    throw DeviceError(fmt::format("{}: {}", folder, failure.what()));
+  }
 }
 
 }  // namespace tandem

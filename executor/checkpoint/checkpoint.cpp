@@ -113,12 +113,26 @@ Checkpoint::Checkpoint(const std::string& path) : path_(newest_checkpoint(path))
   faults.finish(path_);
   for (const LayerTensor& each : tensors_of(info().model)) {
     layers_[each.tensor.name] = each.layer;
-    if (!is_tied_copy(info().model, each.tensor) && Checkpoint::planes_of(each.tensor).empty())
-      faults.add(kWeightsName, each.tensor.name, "is missing");
+    for (const Plane plane : needed_planes(each.tensor)) {
+      const bool is_there =
+          std::ranges::all_of(named_parts(info().model, each.tensor), [&](const NamedPart& part) {
+            const SafetensorsFile* file = nullptr;
+            return find(plane, part, file) != nullptr;
+          });
+      if (!is_there)
+        faults.add(file_of(plane), fmt::format("{}.{}", name(plane), each.tensor.name),
+                   "is missing");
+    }
   }
   if (info().steps.size() != layers_of(info().model).size())
     faults.add(kManifestName, "", "does not say the steps of every layer");
   faults.finish(path_);
+}
+
+std::vector<Plane> Checkpoint::needed_planes(const Tensor& tensor) const {
+  StageSlots slots;
+  slots[SlotKind::weights] = 1;  // older versions depend on the schedule
+  return tandem::planes_of(slots, info().optimizer, tensor);
 }
 
 const StoredTensor* Checkpoint::find(Plane plane, const NamedPart& part,

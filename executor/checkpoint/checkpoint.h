@@ -33,6 +33,8 @@ class Checkpoint final : public TrainingStart<float> {
   bool read(Plane plane, const Tensor& tensor, std::span<float> values) const override;
 
  private:
+  /// Those without which no run can go on.
+  std::vector<Plane> needed_planes(const Tensor& tensor) const;
   const StoredTensor* find(Plane plane, const NamedPart& part, const SafetensorsFile*& file) const;
 
   std::string path_;

@@ -75,6 +75,10 @@ CheckpointFolder::CheckpointFolder(std::string path, std::int64_t batches)
   if (::flock(lock_.value(), LOCK_EX | LOCK_NB) != 0)
     throw DeviceError(fmt::format("{}: another run writes its checkpoints here", path_));
   if (::access(path_.c_str(), W_OK) != 0) fail_writing(path_, errno);
+  if (fs::exists(fs::path(path_) / kManifestName, error)) {
+    throw InputError(
+        fmt::format("{}: this is a checkpoint itself: take the folder that it is in", path_));
+  }
   const std::vector<FoundCheckpoint> found = checkpoints_in(path_);
   if (!found.empty() && found.back().batches > batches) {
     throw InputError(fmt::format(
@@ -94,7 +98,7 @@ void CheckpointFolder::begin(std::int64_t batches) const {
   const std::string folder = half_written(batches);
   std::error_code error;
   fs::remove_all(folder, error);
-  fs::create_directory(folder, error);
+  if (!error) fs::create_directory(folder, error);
   if (error) fail_writing(folder, error.value());
 }
 
@@ -103,7 +107,7 @@ void CheckpointFolder::publish(std::int64_t batches) const {
   const std::string to = (fs::path(path_) / checkpoint_name(batches)).string();
   sync(from);
   std::error_code error;
-  fs::remove_all(to, error);  // of the step that the run began with
+  if (fs::exists(to, error)) fail_writing(to, EEXIST);  // it is not of this run
   if (::rename(from.c_str(), to.c_str()) != 0) fail_writing(to, errno);
   sync(path_);
 }
@@ -116,10 +120,11 @@ void CheckpointFolder::discard(std::int64_t batches) const {
 void CheckpointFolder::prune(std::int64_t keep) const {
   const std::vector<FoundCheckpoint> found = checkpoints_in(path_);
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < found.size(); ++i) {
-    // Without its manifest first, so that half of it is not taken for a whole one.
+    // By a name that is cleared, so that half of it is not taken for a whole one, nor left.
+    const std::string half = half_written(found[i].batches);
+    if (::rename(found[i].path.c_str(), half.c_str()) != 0) continue;
     std::error_code ignored;
-    fs::remove(fs::path(found[i].path) / kManifestName, ignored);
-    fs::remove_all(found[i].path, ignored);
+    fs::remove_all(half, ignored);
   }
 }
 

@@ -57,12 +57,13 @@ CheckpointWriter::~CheckpointWriter() {
 
 bool CheckpointWriter::wants(std::int64_t batches) {
   std::unique_lock lock(mutex_);
-  if (failure_ && options_.stop_on_failure) throw DeviceError(*failure_);
+  check_failure();
   if (batches <= decided_) return batches == batches_;
   const bool is_last = batches == last_;
   if (!is_last && (options_.every == 0 || batches % options_.every != 0)) return false;
   decided_ = batches;
   if (is_last) changed_.wait(lock, [this] { return state_ == State::idle; });
+  check_failure();  // of the one that was waited for
   if (state_ != State::idle) {
     tell(
         options_.on_notice,
@@ -74,6 +75,10 @@ bool CheckpointWriter::wants(std::int64_t batches) {
   batches_ = batches;
   steps_.clear();
   return true;
+}
+
+void CheckpointWriter::check_failure() const {
+  if (failure_ && (options_.stop_on_failure || batches_ == last_)) throw DeviceError(*failure_);
 }
 
 void CheckpointWriter::keep(const ShownPlane<float>& shown) {
@@ -92,7 +97,7 @@ void CheckpointWriter::end_stage(std::int64_t /*batches*/, std::span<const Tenso
 std::string CheckpointWriter::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return state_ != State::writing; });
-  if (failure_ && batches_ == last_) throw DeviceError(*failure_);
+  check_failure();
   return written_ < 0 ? std::string()
                       : (fs::path(folder_.path()) / checkpoint_name(written_)).string();
 }
@@ -115,11 +120,12 @@ void CheckpointWriter::work() {
     std::optional<std::string> failure;
     try {
       write(info);
-    } catch (const DeviceError& error) {
+    } catch (const std::exception& error) {  // memory may be short, too
       folder_.discard(info.batches);
       failure = fmt::format("the checkpoint of step {} could not be written: {}", info.batches,
                             error.what());
-      if (!options_.stop_on_failure) tell(options_.on_notice, *failure);
+      const bool is_thrown = options_.stop_on_failure || info.batches == last_;
+      if (!is_thrown) tell(options_.on_notice, *failure);
     }
     lock.lock();
     if (!failure) written_ = info.batches;

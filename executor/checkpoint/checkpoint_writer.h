@@ -54,6 +54,8 @@ class CheckpointWriter final : public StateKeeper<float> {
  private:
   enum class State : std::uint8_t { idle, filling, writing };
 
+  /// Throws DeviceError of a failure that ends the run. REQUIRES: the mutex is held.
+  void check_failure() const;
   void work();
   void write(const CheckpointInfo& info);
   CheckpointInfo info_now() const;

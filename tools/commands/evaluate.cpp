@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/text/count_text.h"
 #include "executor/checkpoint/model_folder.h"
@@ -98,6 +99,12 @@ int run_evaluate(const Options& options) {
   const Data data(folder.model, 1, 0, std::move(tokens), SampleOrder::spread);
   const Evaluated evaluated =
       evaluate(folder, data, options.integer("samples", 1, 1'000'000'000'000, 1'000'000'000'000));
+  if (!std::isfinite(evaluated.loss)) {
+    throw InputError(
+        fmt::format("{}: the loss is not a number: the weights hold numbers that are "
+                    "not finite",
+                    folder.path));
+  }
   const double bits = evaluated.loss / std::log(2.0);
   if (options.has("json")) {
     print_result("evaluate", {{"folder", folder.path}, {"sequence", folder.model.sequence}},

@@ -60,6 +60,8 @@ class TextTokens {
     }
     return text;
   }
+  /// One more than the highest token that has a text.
+  std::int32_t known() const { return tokenizer_ ? tokenizer_->vocabulary() : 0x100; }
   /// The token that ends a text.
   std::optional<std::int32_t> end() const {
     return tokenizer_ ? tokenizer_->end_of_text() : std::nullopt;
@@ -69,7 +71,9 @@ class TextTokens {
   std::optional<Tokenizer> tokenizer_;
 };
 
-void check_tokens(const std::vector<std::int32_t>& tokens, const ModelSpec& model) {
+/// The prompt must have tokens, which the model knows, and it must read as many as are asked for.
+void check_tokens(const std::vector<std::int32_t>& tokens, std::int64_t more,
+                  const ModelSpec& model) {
   if (tokens.empty()) throw InputError("--prompt: there is no token to go on from");
   for (const std::int32_t token : tokens) {
     if (token >= model.vocabulary) {
@@ -78,6 +82,27 @@ void check_tokens(const std::vector<std::int32_t>& tokens, const ModelSpec& mode
                       "tokenizer the model's?",
                       token, model.vocabulary));
     }
+  }
+  if (shape_of(model).positions > 0 && std::ssize(tokens) + more > model.sequence) {
+    throw InputError(
+        fmt::format("--tokens: {} of the prompt and {} further ones are more than the "
+                    "{} positions of the model",
+                    tokens.size(), more, model.sequence));
+  }
+}
+
+/// Appends up to `more` tokens, only those that have a text.
+void generate(NextLogits<cpu::Kernels<float>>& logits, const TextTokens& text,
+              const SamplingConfig& sampling, std::int64_t more,
+              std::vector<std::int32_t>& tokens) {
+  const Activity activity("generating tokens", more);
+  for (std::int64_t i = 0; i < more; ++i) {
+    std::span<const float> known = logits.after(tokens);
+    known = known.first(std::min(known.size(), static_cast<std::size_t>(text.known())));
+    const std::int32_t next = next_token(known, std::ssize(tokens), sampling);
+    activity.step();
+    if (next == text.end()) return;
+    tokens.push_back(next);
   }
 }
 
@@ -109,28 +134,26 @@ int run_generate(const Options& options) {
   const std::int64_t more = options.integer("tokens", 1, kMostTokens, 64);
   const TextTokens text(options, options.words()[0]);
   const std::vector<std::int32_t> prompt = text.encode(options.text("prompt"));
-  // As much as is to be read at once: a learned position is needed for each.
-  const ModelFolder folder =
-      open_model_folder(options.words()[0], static_cast<std::int32_t>(std::ssize(prompt) + more));
+  const ModelFolder folder = open_model_folder(options.words()[0]);
   for (const std::string& note : folder.notes) print_note(note);
-  check_tokens(prompt, folder.model);
+  check_tokens(prompt, more, folder.model);
   const std::vector<std::vector<float>> weights = layer_weights(folder);
   NextLogits<cpu::Kernels<float>> logits(folder.model, weights);
 
   std::vector<std::int32_t> tokens = prompt;
-  const Activity activity("generating tokens", more);
-  while (std::ssize(tokens) < folder.model.sequence) {
-    const std::int32_t next = next_token(logits.after(tokens), std::ssize(tokens), sampling);
-    activity.step();
-    if (next == text.end()) break;
-    tokens.push_back(next);
+  const auto show = [&] { fmt::print("{}\n", text.decode(tokens)); };
+  try {
+    generate(logits, text, sampling, more, tokens);
+  } catch (const Interrupted&) {
+    if (!options.has("json")) show();
+    throw;
   }
-  const std::string whole = text.decode(tokens);
   if (options.has("json")) {
-    print_result("generate", {{"folder", folder.path}, {"seed", sampling.seed}}, Json::object(),
-                 {{"text", whole}, {"tokens", tokens}, {"prompt_tokens", prompt.size()}});
+    print_result(
+        "generate", {{"folder", folder.path}, {"seed", sampling.seed}}, Json::object(),
+        {{"text", text.decode(tokens)}, {"tokens", tokens}, {"prompt_tokens", prompt.size()}});
   } else {
-    fmt::print("{}\n", whole);
+    show();
   }
   return 0;
 }

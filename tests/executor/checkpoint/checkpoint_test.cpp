@@ -245,6 +245,36 @@ TEST_F(Checkpoints, ThatAreHalfWrittenAreNoneAndAreCleared) {
   EXPECT_THROW(CheckpointFolder(folder_, 2), DeviceError);  // it is taken
 }
 
+// In the way of the second one lies what is not the run's.
+TEST_F(Checkpoints, ThatFailAreNeverSilent) {
+  TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 3};
+  for (int i = 0; i < 5; ++i) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ + "/step-00000002");
+    write_file(folder_ + "/step-00000002/notes.txt", "precious");
+    CheckpointOptions how = options(2);
+    how.stop_on_failure = true;
+    EXPECT_THROW(train(test, how), DeviceError);
+    EXPECT_EQ(read_file(folder_ + "/step-00000002/notes.txt", 100), "precious");
+  }
+}
+
+TEST_F(Checkpoints, AreNoFolderOfCheckpoints) {
+  TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 1};
+  train(test, options(0));
+  EXPECT_THROW(CheckpointFolder(newest_, 1), InputError);
+}
+
+TEST_F(Checkpoints, NeedTheStateOfTheirOptimizer) {
+  TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 1};
+  train(test, options(0));
+  CheckpointManifest manifest = Checkpoint(newest_).manifest();
+  manifest.bytes.erase(kStateName);
+  manifest.sums.erase(kStateName);
+  write_file(newest_ + "/" + kManifestName, manifest_text(manifest));
+  EXPECT_THAT(reason_against(newest_), HasSubstr("first_moment.embedding.token.weight"));
+}
+
 TEST_F(Checkpoints, AreNotWrittenOverThoseOfAnotherRun) {
   TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 2};
   train(test, options(0));
@@ -306,7 +336,7 @@ TEST_F(Checkpoints, AverageToTheMean) {
   all.push_back(std::make_unique<Checkpoint>(newest_));
   const std::string mean = ::testing::TempDir() + "mean";
   fs::remove_all(mean);
-  write_average(all, mean);
+  write_average(all, mean + "/");
   EXPECT_THROW(write_average(all, mean), DeviceError);
   const SafetensorsFile file(mean + "/" + kWeightsName);
   std::vector<float> a(256 * 8), b(256 * 8), read(256 * 8);
