@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/text/files.h"
+#include "tests/support/run_command.h"
 
 namespace tandem {
 namespace {
@@ -96,11 +97,6 @@ void write_tensors(const std::string& path, const Foreigns& all, const std::stri
 
 class WeightsFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "weights";
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
   std::string in(const std::string& name) const { return folder_ + "/" + name; }
 
   std::string reason(const ModelSpec& model = tiny()) const {
@@ -124,7 +120,8 @@ class WeightsFolder : public ::testing::Test {
     return {};
   }
 
-  std::string folder_;
+  testing::TemporaryFolder temporary_;
+  std::string folder_ = temporary_.path();
 };
 
 TEST_F(WeightsFolder, HoldsGpt2InEveryTypeAndWithOrWithoutPrefix) {

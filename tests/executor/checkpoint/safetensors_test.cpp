@@ -13,11 +13,15 @@
 
 #include "core/base/error.h"
 #include "core/text/files.h"
+#include "tests/support/run_command.h"
 
 namespace tandem {
 namespace {
 
-std::string here(const std::string& name) { return ::testing::TempDir() + name; }
+std::string here(const std::string& name) {
+  static const testing::TemporaryFolder folder;
+  return folder.path() / name;
+}
 
 /// A file of a header and so many bytes behind it.
 std::string file_of(const std::string& header, std::size_t bytes) {
