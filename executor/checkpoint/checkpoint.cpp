@@ -114,12 +114,7 @@ Checkpoint::Checkpoint(const std::string& path) : path_(newest_checkpoint(path))
   for (const LayerTensor& each : tensors_of(info().model)) {
     layers_[each.tensor.name] = each.layer;
     for (const Plane plane : needed_planes(each.tensor)) {
-      const bool is_there =
-          std::ranges::all_of(named_parts(info().model, each.tensor), [&](const NamedPart& part) {
-            const SafetensorsFile* file = nullptr;
-            return find(plane, part, file) != nullptr;
-          });
-      if (!is_there)
+      if (!has(plane, each.tensor))
         faults.add(file_of(plane), fmt::format("{}.{}", name(plane), each.tensor.name),
                    "is missing");
     }
@@ -146,21 +141,20 @@ const StoredTensor* Checkpoint::find(Plane plane, const NamedPart& part,
   return nullptr;
 }
 
+bool Checkpoint::has(Plane plane, const Tensor& tensor) const {
+  return std::ranges::all_of(named_parts(info().model, tensor), [&](const NamedPart& part) {
+    const SafetensorsFile* file = nullptr;
+    return find(plane, part, file) != nullptr;
+  });
+}
+
 std::vector<Plane> Checkpoint::planes_of(const Tensor& tensor) const {
   std::vector<Plane> planes;
-  const std::vector<NamedPart> parts = named_parts(info().model, tensor);
-  const auto add = [&](Plane plane) {
-    const bool is_whole = !parts.empty() && std::ranges::all_of(parts, [&](const NamedPart& part) {
-      const SafetensorsFile* file = nullptr;
-      return find(plane, part, file) != nullptr;
-    });
-    if (is_whole) planes.push_back(plane);
-    return is_whole;
-  };
+  if (is_tied_copy(info().model, tensor)) return planes;
   for (std::size_t kind = 0; kind < kPlaneKinds.size(); ++kind) {
-    for (std::int32_t age = 0; add({static_cast<PlaneKind>(kind), age}); ++age) continue;
+    for (Plane plane{static_cast<PlaneKind>(kind)}; has(plane, tensor); ++plane.age)
+      planes.push_back(plane);
   }
-  if (planes.empty() || planes.front() != kNewestWeights) return {};
   return planes;
 }
 

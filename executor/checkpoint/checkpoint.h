@@ -25,7 +25,7 @@ class Checkpoint final : public TrainingStart<float> {
   const CheckpointInfo& info() const { return manifest_.info; }
   const CheckpointManifest& manifest() const { return manifest_; }
   std::span<const SafetensorsFile> files() const { return files_; }
-  /// Planes that it has of a tensor of the model.
+  /// Planes that it has of a tensor of the model; none of a tied copy, which is another's.
   std::vector<Plane> planes_of(const Tensor& tensor) const;
 
   std::int64_t batches() const override { return info().batches; }
@@ -33,6 +33,8 @@ class Checkpoint final : public TrainingStart<float> {
   bool read(Plane plane, const Tensor& tensor, std::span<float> values) const override;
 
  private:
+  /// Whole: all parts of it. A tied copy has none, which are all there.
+  bool has(Plane plane, const Tensor& tensor) const;
   /// Those without which no run can go on.
   std::vector<Plane> needed_planes(const Tensor& tensor) const;
   const StoredTensor* find(Plane plane, const NamedPart& part, const SafetensorsFile*& file) const;

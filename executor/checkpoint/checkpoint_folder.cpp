@@ -40,6 +40,11 @@ std::vector<FoundCheckpoint> numbered(const std::string& folder, std::string_vie
   return found;
 }
 
+bool is_checkpoint(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::path(path) / kManifestName, error);
+}
+
 }  // namespace
 
 std::string checkpoint_name(std::int64_t batches) {
@@ -48,18 +53,19 @@ std::string checkpoint_name(std::int64_t batches) {
 
 std::vector<FoundCheckpoint> checkpoints_in(const std::string& folder) {
   std::vector<FoundCheckpoint> found = numbered(folder, kPrefix);
-  std::erase_if(found, [](const FoundCheckpoint& each) {
-    std::error_code error;
-    return !fs::exists(fs::path(each.path) / kManifestName, error);
-  });
+  std::erase_if(found, [](const FoundCheckpoint& each) { return !is_checkpoint(each.path); });
   return found;
 }
 
+bool holds_checkpoint(const std::string& path) {
+  return is_checkpoint(path) || !checkpoints_in(path).empty();
+}
+
 std::string newest_checkpoint(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(fs::path(path) / kManifestName, error)) return path;
+  if (is_checkpoint(path)) return path;
   const std::vector<FoundCheckpoint> found = checkpoints_in(path);
   if (!found.empty()) return found.back().path;
+  std::error_code error;
   const bool is_there = fs::exists(path, error);
   throw InputError(
       fmt::format("{}: {}", path, is_there ? "there is no checkpoint here" : reason_of(ENOENT)));
@@ -75,7 +81,7 @@ CheckpointFolder::CheckpointFolder(std::string path, std::int64_t batches)
   if (::flock(lock_.value(), LOCK_EX | LOCK_NB) != 0)
     throw DeviceError(fmt::format("{}: another run writes its checkpoints here", path_));
   if (::access(path_.c_str(), W_OK) != 0) fail_writing(path_, errno);
-  if (fs::exists(fs::path(path_) / kManifestName, error)) {
+  if (is_checkpoint(path_)) {
     throw InputError(
         fmt::format("{}: this is a checkpoint itself: take the folder that it is in", path_));
   }

@@ -20,6 +20,9 @@ struct FoundCheckpoint {
 /// Those whose manifest is there, ascending; none where the folder is not there.
 std::vector<FoundCheckpoint> checkpoints_in(const std::string& folder);
 
+/// Whether it is a checkpoint, or a folder that has some.
+bool holds_checkpoint(const std::string& path);
+
 /// `path` itself where it is a checkpoint, else the newest in it. Throws InputError where there is
 /// none.
 std::string newest_checkpoint(const std::string& path);

@@ -9,29 +9,6 @@
 
 namespace tandem {
 
-ReplicaId shown_replica(const Program& program, const SlotCounts& slots, StageId stage) {
-  const auto versions = [&](ReplicaId replica) {
-    std::int32_t count = 0;
-    for (const PlaneKind kind : kVersionKinds) count += slots[replica][slot_of(kind)];
-    return count;
-  };
-  const std::vector<ReplicaId> replicas = program.placement().replicas_of(stage);
-  return *std::ranges::max_element(replicas, {}, versions);
-}
-
-std::vector<KeptTensor> kept_tensors(const Program& program, const SlotCounts& slots,
-                                     const ModelSpec& model, std::span<const LayerRange> layers,
-                                     Optimizer optimizer) {
-  std::vector<KeptTensor> kept;
-  std::size_t stage = 0;
-  for (const LayerTensor& each : tensors_of(model)) {
-    while (each.layer >= layers[stage].last) ++stage;
-    const ReplicaId shown = shown_replica(program, slots, id_at<StageId>(stage));
-    kept.push_back({each.tensor, planes_of(slots[shown], optimizer, each.tensor)});
-  }
-  return kept;
-}
-
 std::string stored_name(Plane plane, const NamedPart& part) {
   return plane == kNewestWeights ? part.name : fmt::format("{}.{}", name(plane), part.name);
 }

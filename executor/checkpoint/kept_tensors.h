@@ -15,13 +15,9 @@ struct KeptTensor {
   std::vector<Plane> planes;
 };
 
-/// Of each tensor of the model, in its order. `layers`: of each stage. Of a stage's replicas that
-/// with the most versions counts, as TrainingRun shows it.
+/// Of each tensor of the model, in its order. `layers`: of each stage.
 std::vector<KeptTensor> kept_tensors(const Program& program, const SlotCounts& slots,
                                      const ModelSpec& model, std::span<const LayerRange> layers,
                                      Optimizer optimizer);
-
-/// Which replica of a stage a run shows: that with the most versions.
-ReplicaId shown_replica(const Program& program, const SlotCounts& slots, StageId stage);
 
 }  // namespace tandem

@@ -1,7 +1,6 @@
 #include "executor/checkpoint/model_folder.h"
 
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,11 +16,6 @@ namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool holds_checkpoint(const std::string& path) {
-  std::error_code error;
-  return fs::exists(fs::path(path) / kManifestName, error) || !checkpoints_in(path).empty();
-}
 
 /// Where it has learned positions, a model reads no more tokens than it has of them.
 void set_sequence(ModelSpec& model, std::int32_t sequence, const std::string& path) {

@@ -74,7 +74,7 @@ class TrainingRun {
     }
     if (setup.keeper != nullptr) {
       for (const StageId stage : all_ids<StageId>(program.placement().stages()))
-        keeper_of(stage).is_kept = true;
+        shown_state(stage).is_kept = true;
     }
     set_up_collectives();
     if (setup.link_rate) run_.link_emulator = &link_emulator_.emplace(*setup.link_rate);
@@ -352,21 +352,15 @@ class TrainingRun {
     return *devices_[index(run_.device_of(state.place.pipeline, state.place.device))]->backend;
   }
 
-  /// Of a stage's replicas that which has the most versions: all have the same.
-  State& keeper_of(StageId stage) const {
-    const auto versions = [this](ReplicaId replica) {
-      const State& state = *run_.replicas[0][replica];
-      return state.weights.slots() + state.forward_weights.slots() + state.backward_weights.slots();
-    };
-    const auto& replicas = program_.placement().replicas_of(stage);
-    return *run_.replicas[0][*std::ranges::max_element(replicas, {}, versions)];
+  State& shown_state(StageId stage) const {
+    return *run_.replicas[0][shown_replica(program_, setup_.slots, stage)];
   }
 
   /// At the end of the run: all planes of all stages.
   void keep_state() const {
     if (!setup_.keeper->wants(setup_.batches)) return;
     for (const StageId stage : all_ids<StageId>(program_.placement().stages())) {
-      State& state = keeper_of(stage);
+      State& state = shown_state(stage);
       show_state(state, backend_of(state), newest_version(state, setup_.batches), *setup_.keeper);
     }
   }

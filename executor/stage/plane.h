@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "core/memory/memory.h"
+#include "core/program/program.h"
 #include "executor/stage/state_layout.h"
 
 namespace tandem {
@@ -77,6 +78,18 @@ inline std::vector<Plane> planes_of(const StageSlots& slots, Optimizer optimizer
   }
   if (slots.keeps_drift) planes.push_back({PlaneKind::drift});
   return planes;
+}
+
+/// The replica of a stage whose planes a run shows: that with the most versions, for all have the
+/// same.
+inline ReplicaId shown_replica(const Program& program, const SlotCounts& slots, StageId stage) {
+  const auto versions = [&](ReplicaId replica) {
+    std::int32_t count = 0;
+    for (const PlaneKind kind : kVersionKinds) count += slots[replica][slot_of(kind)];
+    return count;
+  };
+  const std::vector<ReplicaId> replicas = program.placement().replicas_of(stage);
+  return *std::ranges::max_element(replicas, {}, versions);
 }
 
 /// What a run begins with. Immutable: may be shared by threads.

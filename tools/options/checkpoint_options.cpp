@@ -1,9 +1,7 @@
 #include "tools/options/checkpoint_options.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,9 +42,7 @@ void check_belongs(const Checkpoint& checkpoint, const Plan& plan) {
 
 /// A folder of checkpoints stands for the newest, every byte of which is checked.
 std::string folder_with_weights(const std::string& path) {
-  std::error_code error;
-  const bool is_one = std::filesystem::exists(std::filesystem::path(path) / kManifestName, error);
-  return is_one || !checkpoints_in(path).empty() ? Checkpoint(path).path() : path;
+  return holds_checkpoint(path) ? Checkpoint(path).path() : path;
 }
 
 }  // namespace
