@@ -214,6 +214,7 @@ const std::map<std::string, Strings> kRooms = {
     {"executor/cpu", {"executor/backend"}},
     {"executor/stage", {"executor/backend", "executor/layers", "executor/data", "executor/cpu"}},
     {"executor/run", {"executor/backend", "executor/stage"}},
+    {"executor/ranks", {"executor/backend", "executor/run", "executor/stage"}},
     {"executor/checkpoint",
      {"executor/backend", "executor/cpu", "executor/layers", "executor/stage"}},
     {"executor/profile",

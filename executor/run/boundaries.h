@@ -10,11 +10,12 @@
 #include "core/base/error.h"
 #include "core/memory/memory.h"
 #include "core/schedule/op_kind.h"
+#include "executor/run/neighbours.h"
 #include "executor/stage/stage_state.h"
 
 namespace tandem {
 
-/// Holds nothing of its own: each device's thread may have one.
+/// Of one pipeline. Holds nothing of its own: each device's thread may have one.
 template <class B>
 class Boundaries {
  public:
@@ -22,8 +23,10 @@ class Boundaries {
   using State = StageState<B>;
   using SlotUse = typename State::Ring::Use;
 
-  /// `sequence` must outlive this.
-  explicit Boundaries(const MicrobatchSequence& sequence) : sequence_(sequence) {}
+  /// `states`: null where a stage is run elsewhere. All of them must outlive this.
+  Boundaries(const MicrobatchSequence& sequence, const Neighbours& neighbours,
+             const Table<ReplicaId, State*>& states)
+      : sequence_(sequence), neighbours_(neighbours), states_(states) {}
 
   /// What a transfer takes from its sender.
   SlotUse sent_from(State& s, OpKind kind, std::int64_t microbatch) const {
@@ -45,15 +48,17 @@ class Boundaries {
   /// What ops of a stage read of its neighbours; empty: it has none. Throws DeviceError where that
   /// has not arrived.
   std::span<const T> input_of(State& s, std::int64_t microbatch) const {
-    State* const above = s.above(microbatch);
-    if (above == nullptr) return {};
-    if (above->shares_device_with(s)) return use(*above, above->output, microbatch).held();
+    const auto above = neighbours_.above(s.id, microbatch);
+    if (!above) return {};
+    if (neighbours_.share_device(s.id, *above))
+      return use(*states_[*above], states_[*above]->output, microbatch).held();
     return arrived(s, s.input, microbatch, "input");
   }
   std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) const {
-    State* const below = s.below(microbatch);
-    if (below == nullptr) return {};
-    if (below->shares_device_with(s)) return input_gradient_of(*below, microbatch).held();
+    const auto below = neighbours_.below(s.id, microbatch);
+    if (!below) return {};
+    if (neighbours_.share_device(s.id, *below))
+      return input_gradient_of(*states_[*below], microbatch).held();
     return arrived(s, s.output, microbatch, "gradient");
   }
   /// Where a stage that has one below writes what it makes, and where that is.
@@ -72,17 +77,18 @@ class Boundaries {
 
   /// What a stage read, when it has made the last gradient of a microbatch.
   void release_after_backward(State& s, std::int64_t microbatch) const {
-    State *const above = s.above(microbatch), *const below = s.below(microbatch);
-    if (above && above->shares_device_with(s))
-      above->output.release(sequence_(above->id, microbatch), 2);
+    const auto above = neighbours_.above(s.id, microbatch),
+               below = neighbours_.below(s.id, microbatch);
+    if (above && neighbours_.share_device(s.id, *above))
+      states_[*above]->output.release(sequence_(*above, microbatch), 2);
     else if (above)
       use(s, s.input, microbatch).release();
-    if (below == nullptr) return;
+    if (!below) return;
     // Its transfer has ended, for the gradient came back; a stage of this device may still read it.
-    const bool local = below->shares_device_with(s);
-    if (local) input_gradient_of(*below, microbatch).release();
+    const bool local = neighbours_.share_device(s.id, *below);
+    if (local) input_gradient_of(*states_[*below], microbatch).release();
     // Who takes the gradient that was made in the output's slot frees that.
-    if (above == nullptr || !sequence_.makes_gradient_in_output(s.id, microbatch))
+    if (!above || !sequence_.makes_gradient_in_output(s.id, microbatch))
       s.output.release(sequence_(s.id, microbatch), local ? 2 : 1);
   }
 
@@ -107,6 +113,8 @@ class Boundaries {
   }
 
   const MicrobatchSequence& sequence_;
+  const Neighbours& neighbours_;
+  const Table<ReplicaId, State*>& states_;
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,12 +21,16 @@
 
 namespace tandem {
 
+/// Which process runs each device, numbered through all pipelines.
+using DeviceRanks = Table<DeviceId, std::int32_t>;
+
 /// Messages of one communicator keep their order and wait for one another, so each lane of
 /// transfers has one of its own, and each group of devices that sum together.
 struct CommunicatorPlan {
   std::string name;               // "send activation 0→1", "sum 0 2", for errors
   std::vector<DeviceId> devices;  // by rank, numbered through all pipelines; of a transfer from, to
   bool sums = false;              // or sends, from the first to the second
+  bool norms = false;             // sums squares for a norm, not gradients
 
   /// REQUIRES: a member.
   std::size_t rank_of(DeviceId device) const {
@@ -38,10 +43,14 @@ struct CommunicatorPlan {
 class CommunicatorPlans {
  public:
   /// Of `width` pipelines of the program. Transfers within a device, and sums on one, need none.
-  CommunicatorPlans(const Program& program, std::uint16_t width) {
-    for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline) add_transfers(program, pipeline);
-    add_sums(program, width);
-  }
+  CommunicatorPlans(const Program& program, std::uint16_t width)
+      : CommunicatorPlans(program, width, [](DeviceId device) { return index(device); }, false) {}
+  /// Of what passes between processes, where devices of a process share its memory: between those
+  /// whose `process_of` differs. Norms are among them.
+  CommunicatorPlans(const Program& program, std::uint16_t width, const DeviceRanks& process_of)
+      : CommunicatorPlans(
+            program, width,
+            [&](DeviceId device) { return static_cast<std::size_t>(process_of[device]); }, true) {}
 
   /// In the order in which they are made: of each pipeline the transfers by lane, then the sums.
   const std::vector<CommunicatorPlan>& all() const { return plans_; }
@@ -61,12 +70,24 @@ class CommunicatorPlans {
   }
 
  private:
+  using Processes = std::function<std::size_t(DeviceId)>;
+  CommunicatorPlans(const Program& program, std::uint16_t width, const Processes& process_of,
+                    bool with_norms) {
+    for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline)
+      add_transfers(program, pipeline, process_of);
+    for (const InstructionId id : program.order()) {
+      const OpKind kind = program[id].op.kind;
+      if (sums_replicas(kind) || sums_tied(kind) || (with_norms && makes_norm(kind)))
+        add_sum(program, id, width, process_of);
+    }
+  }
+
   /// Numbered through all pipelines.
   static DeviceId device_of(const Program& program, std::uint16_t pipeline, DeviceId device) {
     return id_at<DeviceId>(std::size_t{pipeline} * program.placement().devices + index(device));
   }
 
-  void add_transfers(const Program& program, std::uint16_t pipeline) {
+  void add_transfers(const Program& program, std::uint16_t pipeline, const Processes& process_of) {
     std::map<LaneId, std::vector<InstructionId>> of_lane;  // of the sender
     for (const InstructionId id : program.order()) {
       const Instruction& instruction = program[id];
@@ -78,43 +99,48 @@ class CommunicatorPlans {
       const Lane& row = program.lanes()[lane];
       const DeviceId from = device_of(program, pipeline, row.device);
       const DeviceId to = device_of(program, pipeline, row.peer);
+      if (process_of(from) == process_of(to)) continue;
       for (const InstructionId id : transfers) of_.emplace(std::pair{pipeline, id}, plans_.size());
       plans_.push_back({fmt::format("{} {}→{}", words(name(row.kind)), index(from), index(to)),
                         {from, to},
                         false});
     }
   }
-  void add_sums(const Program& program, std::uint16_t width) {
-    for (const InstructionId id : program.order()) {
-      const OpKind kind = program[id].op.kind;
-      if (!sums_replicas(kind) && !sums_tied(kind)) continue;
-      const bool shared = sums_replicas(kind);  // by all pipelines
-      std::vector<DeviceId> members;
-      for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline) {
-        if (!shared) members.clear();
-        for (const LaneId lane : program.lanes(program[id]))
-          members.push_back(device_of(program, pipeline, program.lanes()[lane].device));
-        if (!shared && members.size() > 1) of_.emplace(std::pair{pipeline, id}, sum_among(members));
-      }
-      if (!shared || members.size() < 2) continue;
-      const std::size_t plan = sum_among(std::move(members));
-      for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline)
-        of_.emplace(std::pair{pipeline, id}, plan);
+  void add_sum(const Program& program, InstructionId id, std::uint16_t width,
+               const Processes& process_of) {
+    const auto meet = [&](const std::vector<DeviceId>& members) {
+      return std::ranges::any_of(members, [&](DeviceId device) {
+        return process_of(device) != process_of(members.front());
+      });
+    };
+    const OpKind kind = program[id].op.kind;
+    const bool shared = sums_replicas(kind);  // by all pipelines
+    std::vector<DeviceId> members;
+    for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline) {
+      if (!shared) members.clear();
+      for (const LaneId lane : program.lanes(program[id]))
+        members.push_back(device_of(program, pipeline, program.lanes()[lane].device));
+      if (!shared && meet(members))
+        of_.emplace(std::pair{pipeline, id}, sum_among(members, makes_norm(kind)));
     }
+    if (!shared || !meet(members)) return;
+    const std::size_t plan = sum_among(std::move(members), false);
+    for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline)
+      of_.emplace(std::pair{pipeline, id}, plan);
   }
   /// Sums among the same devices keep one order already: each device has one lane for all of them.
-  std::size_t sum_among(std::vector<DeviceId> devices) {
+  std::size_t sum_among(std::vector<DeviceId> devices, bool norms) {
     std::ranges::sort(devices);
-    const auto [found, added] = sums_.emplace(devices, plans_.size());
+    const auto [found, added] = sums_.emplace(std::pair{norms, devices}, plans_.size());
     if (!added) return found->second;
-    std::string name = "sum";
+    std::string name = norms ? "norm" : "sum";
     for (const DeviceId device : devices) name += fmt::format(" {}", index(device));
-    plans_.push_back({std::move(name), std::move(devices), true});
+    plans_.push_back({std::move(name), std::move(devices), true, norms});
     return found->second;
   }
 
   std::vector<CommunicatorPlan> plans_;
-  std::map<std::vector<DeviceId>, std::size_t> sums_;
+  std::map<std::pair<bool, std::vector<DeviceId>>, std::size_t> sums_;
   std::map<std::pair<std::uint16_t, InstructionId>, std::size_t> of_;
 };
 

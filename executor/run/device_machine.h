@@ -16,6 +16,7 @@
 #include "core/program/timeline.h"
 #include "executor/run/message_work.h"
 #include "executor/run/post_validation.h"
+#include "executor/run/remote_work.h"
 #include "executor/run/run_state.h"
 #include "executor/run/stage_work.h"
 #include "executor/run/work_log.h"
@@ -42,6 +43,7 @@ class DeviceMachine {
         stages_(run_state, pipeline, backend, std::move(scratch)),
         log_(backend, run_state, run_state.device_of(pipeline, me)),
         messages_(run_state, pipeline, me, backend, stages_, log_),
+        remote_(run_state, pipeline, me, backend, stages_, log_),
         slice_(program_.on(me)),
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
@@ -106,8 +108,12 @@ class DeviceMachine {
     if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
       const LaneKind kind = program_.lanes()[lane].kind;
-      if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient)
+      const bool is_remote = remote_.takes(instance.id);
+      if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient) {
+        if (is_remote) remote_.queue_arrival(stream, instance);
         return queue_receive(stream, lane, instance);
+      }
+      if (is_remote) return remote_.queue_send(stream, instance);
     }
     backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
   }
@@ -152,16 +158,11 @@ class DeviceMachine {
     log_.note(instance, start, backend_.mark(stream), stream);
   }
 
-  /// Who takes what `from` sends of a microbatch.
-  static StageState<B>& target_of(const StageState<B>& from, OpKind kind, std::int64_t microbatch) {
-    return kind == OpKind::send_activation ? *from.below(microbatch) : *from.above(microbatch);
-  }
-
   /// The sender copies into the receiver's slot: the program's waits guarantee that it is free.
   void send(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = stages_.state_of(op.replica);
-    StageState<B>& target = target_of(s, op.kind, instance.microbatch);
+    StageState<B>& target = stages_.state_of(run_.neighbours.receiver(op, instance.microbatch));
     const bool activation = op.kind == OpKind::send_activation;
     const auto from = stages_.boundaries().sent_from(s, op.kind, instance.microbatch);
     const auto into = stages_.boundaries().sent_to(target, op.kind, instance.microbatch);
@@ -229,7 +230,7 @@ class DeviceMachine {
 
   void queue_receive(Stream& stream, LaneId lane, Instance instance) {
     const Op& op = program_[instance.id].op;
-    StageState<B>& s = target_of(stages_.state_of(op.replica), op.kind, instance.microbatch);
+    StageState<B>& s = stages_.state_of(run_.neighbours.receiver(op, instance.microbatch));
     const auto into = stages_.boundaries().sent_to(s, op.kind, instance.microbatch);
     backend_.enqueue_when(
         stream, [into] { return into.ring.has_landed(into.use); },
@@ -255,17 +256,16 @@ class DeviceMachine {
         });
   }
 
-  /// Brings the gradients of this device's stages to a sum, and wakes everyone if that was the
-  /// last.
+  /// Brings the gradients of this device's stages to a sum. Everyone is woken when that is there.
   void bring(Collective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
       if (!run_.takes_part(program_[instance.id].op, replica)) continue;
       const std::span<W> gradients = stages_.summed_gradients(instance, replica, stream);
-      const std::size_t rank =
+      const std::size_t place =
           std::size_t{pipeline_} * program_.placement().replicas() + index(replica);
-      if (collective.arrive(rank, gradients, instance.microbatch, backend_, stream))
-        wake_participants(instance);
+      collective.arrive(place, gradients, instance.microbatch, backend_, stream,
+                        [this, instance] { wake_participants(instance); });
     }
   }
 
@@ -276,9 +276,10 @@ class DeviceMachine {
     });
     const bool notes = program_.lanes(program_[instance.id]).front() == lane;
     backend_.enqueue_when(
-        stream, [&collective, instance] { return collective.done(instance.microbatch); },
+        stream, [&collective, instance] { return collective.complete(instance.microbatch); },
         [this, &collective, notes, instance, &stream] {
-          collective.follow(backend_, stream);
+          if (const auto norm = collective.decide(instance.microbatch, backend_, stream))
+            see_decision(norm, instance, stream);
           for (const ReplicaId replica : program_.placement().replicas_on(me_))
             stages_.keep_norm(stages_.state_of(replica), update_of(replica, instance),
                               collective.norm());
@@ -286,7 +287,7 @@ class DeviceMachine {
         });
   }
 
-  /// Brings the squares of this device's gradients, and wakes everyone if those were the last.
+  /// Brings the squares of this device's gradients. Everyone is woken when all are there.
   void bring_norm(NormCollective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
@@ -295,14 +296,20 @@ class DeviceMachine {
       const std::shared_ptr<UpdateNorm> norm = collective.enter(backend_);
       stages_.square_gradients(
           s, number, norm->squares_of(s.place.first_tensor, s.stage.parameters().size()), stream);
-      if (!collective.arrive(instance.microbatch, backend_, stream)) continue;
-      stages_.check_finite(norm, number, 0, stream);
-      wake_participants(instance);
-      backend_.when_done(stream, [this, norm, instance] {
-        norm->is_known.store(true, std::memory_order_release);
-        wake_participants(instance);
-      });
+      collective.arrive(instance.microbatch, backend_, stream,
+                        [this, instance] { wake_participants(instance); });
     }
+  }
+
+  /// Of a decision that this device has made for all.
+  void see_decision(const std::shared_ptr<UpdateNorm>& norm, Instance instance, Stream& stream) {
+    const ReplicaId here = program_.placement().replicas_on(me_).front();
+    stages_.check_finite(norm, update_of(here, instance), 0, stream);
+    wake_participants(instance);
+    backend_.when_done(stream, [this, norm, instance] {
+      norm->is_known.store(true, std::memory_order_release);
+      wake_participants(instance);
+    });
   }
 
   std::int64_t update_of(ReplicaId replica, const Instance& instance) const {
@@ -327,6 +334,7 @@ class DeviceMachine {
   StageWork<B> stages_;
   WorkLog<B> log_;
   MessageWork<B> messages_;
+  RemoteWork<B> remote_;
   const std::vector<InstructionId> slice_;
   const std::vector<bool> awaited_;
   const std::size_t most_queued_;

@@ -68,9 +68,7 @@ class MessageWork {
 
   typename Boundaries<B>::SlotUse target_of(const Instance& instance) {
     const Op& op = program_[instance.id].op;
-    const StageState<B>& sender = stages_.state_of(op.replica);
-    StageState<B>& s = carries_output(op.kind) ? *sender.below(instance.microbatch)
-                                               : *sender.above(instance.microbatch);
+    StageState<B>& s = stages_.state_of(run_.neighbours.receiver(op, instance.microbatch));
     return stages_.boundaries().sent_to(s, op.kind, instance.microbatch);
   }
   /// The last use of the slot has been given to its stream, though it need not have ended; a

@@ -71,7 +71,9 @@ class PostValidation {
     }
     backend_.enqueue_when(
         stream,
-        [this, &s, number] { return !stages_.is_wrong(s, number) || s.fed_by_validated(number); },
+        [this, &s, number] {
+          return !stages_.is_wrong(s, number) || is_fed_by_validated(s, number);
+        },
         [this, &s, number, instance, start, &stream] {
           settle(s, number, instance, *start, stream);
         });
@@ -101,24 +103,43 @@ class PostValidation {
     return forwards;
   }
 
-  static bool may_redo(const StageState<B>& s, std::int64_t number, std::int64_t microbatch) {
-    const StageState<B>*above = s.above(microbatch), *below = s.below(microbatch);
+  /// Null: the model ends.
+  StageState<B>* above(const StageState<B>& s, std::int64_t microbatch) const {
+    const auto found = run_.neighbours.above(s.id, microbatch);
+    return found ? &stages_.state_of(*found) : nullptr;
+  }
+  StageState<B>* below(const StageState<B>& s, std::int64_t microbatch) const {
+    const auto found = run_.neighbours.below(s.id, microbatch);
+    return found ? &stages_.state_of(*found) : nullptr;
+  }
+
+  bool may_redo(const StageState<B>& s, std::int64_t number, std::int64_t microbatch) const {
+    const StageState<B>*from = above(s, microbatch), *to = below(s, microbatch);
     const bool fed =
-        above == nullptr || above->rollback.redone.load(std::memory_order_acquire) >= microbatch;
-    return fed && (below == nullptr || below->shares_device_with(s) ||
-                   below->rollback.reached.load(std::memory_order_acquire) >= number);
+        from == nullptr || from->rollback.redone.load(std::memory_order_acquire) >= microbatch;
+    return fed && (to == nullptr || run_.neighbours.share_device(s.id, to->id) ||
+                   to->rollback.reached.load(std::memory_order_acquire) >= number);
+  }
+  /// All stages above have validated update `number`.
+  bool is_fed_by_validated(const StageState<B>& s, std::int64_t number) const {
+    bool all = true;
+    run_.neighbours.for_each_above(s.id, [&](ReplicaId above) {
+      all = all && stages_.state_of(above).rollback.ended.load(std::memory_order_acquire) >= number;
+    });
+    return all;
   }
 
   void redo_forward(StageState<B>& s, const Instance& forward, Stream& stream) {
     const AtWork at_work(log_, forward);
     const std::int64_t k = forward.microbatch;
-    if (const StageState<B>* above = s.above(k); above && !above->shares_device_with(s))
-      backend_.follow(stream, s.input_again(run_.sequence(s.id, k)));
-    StageState<B>* below = s.below(k);
-    if (below == nullptr || below->shares_device_with(s)) {
-      stages_.redo_forward(forward, stream);
+    const auto is_elsewhere = [&](const StageState<B>* neighbour) {
+      return neighbour != nullptr && !run_.neighbours.share_device(s.id, neighbour->id);
+    };
+    if (is_elsewhere(above(s, k))) backend_.follow(stream, s.input_again(run_.sequence(s.id, k)));
+    if (StageState<B>* const to = below(s, k); is_elsewhere(to)) {
+      redo_and_hand_on(s, *to, forward, stream);
     } else {
-      redo_and_hand_on(s, *below, forward, stream);
+      stages_.redo_forward(forward, stream);
     }
     s.rollback.redone.store(k, std::memory_order_release);
     ring_neighbours(s);
@@ -150,7 +171,9 @@ class PostValidation {
     stages_.settle(s, instance.microbatch, wrong, stream);
     if (wrong) {
       // What this one goes on with may be an input that was made again.
-      s.for_each_above([&](StageState<B>& above) { backend_.follow(stream, above.rollback.end); });
+      run_.neighbours.for_each_above(s.id, [&](ReplicaId above) {
+        backend_.follow(stream, stages_.state_of(above).rollback.end);
+      });
       backend_.raise(stream, s.rollback.end);
     }
     s.rollback.ended.store(number, std::memory_order_release);
@@ -159,8 +182,8 @@ class PostValidation {
   }
 
   void ring_neighbours(const StageState<B>& s) {
-    s.for_each_neighbour([this](const StageState<B>& neighbour) {
-      run_.wake(run_.device_of(pipeline_, neighbour.place.device));
+    run_.neighbours.for_each(s.id, [this](ReplicaId neighbour) {
+      run_.wake(run_.device_of(pipeline_, program_.placement().device[neighbour]));
     });
   }
 

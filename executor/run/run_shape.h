@@ -10,6 +10,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/program/program.h"
+#include "executor/run/other_ranks.h"
 #include "executor/stage/stage_state.h"
 
 namespace tandem {
@@ -61,6 +62,32 @@ inline Table<ReplicaId, std::vector<bool>> processed_residues(const Program& pro
              [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
   }
   return processes;
+}
+
+/// What ranks can't do: reach into one another's memory.
+inline void check_ranks(const Program& program, const OtherRanks& others, std::uint16_t width) {
+  const Placement& placement = program.placement();
+  for (const Instruction& instruction : program.instructions()) {
+    const OpKind kind = instruction.op.kind;
+    if (settles_step(kind)) {
+      throw InputError(
+          "post-validation rolls back in other devices' memory: it needs all devices in one "
+          "process");
+    }
+    if (!moves_stash(kind)) continue;
+    const DeviceId device = placement.device[instruction.op.replica];
+    for (std::size_t pipeline = 0; pipeline < width; ++pipeline) {
+      const std::size_t first = pipeline * placement.devices;
+      const auto rank_of = [&](DeviceId each) {
+        return others.rank_of(id_at<DeviceId>(first + index(each)));
+      };
+      if (rank_of(device) == rank_of(placement.partner[device])) continue;
+      throw InputError(fmt::format(
+          "devices {} and {} keep stashes for each other, in memory that they share: give both to "
+          "one rank",
+          index(device), index(placement.partner[device])));
+    }
+  }
 }
 
 /// Slices are those of the program, and leave what later ones read.

@@ -20,6 +20,8 @@
 #include "core/program/versions.h"
 #include "executor/run/collective.h"
 #include "executor/run/link_emulator.h"
+#include "executor/run/neighbours.h"
+#include "executor/run/other_ranks.h"
 #include "executor/run/step_log.h"
 #include "executor/run/training_setup.h"
 #include "executor/run/transport.h"
@@ -39,11 +41,15 @@ struct RunState {
         decide_numbers(tandem::decide_numbers(asked.stage.guard, asked.stage.optimizer)),
         sequence(of),
         versions(of),
+        neighbours(of),
         replicas(pipelines) {}
 
   /// The device's number among those of all pipelines.
   DeviceId device_of(std::uint16_t pipeline, DeviceId device) const {
     return id_at<DeviceId>(std::size_t{pipeline} * program.placement().devices + index(device));
+  }
+  bool runs_here(DeviceId device) const {  // numbered through all pipelines
+    return others == nullptr || others->runs_here(device);
   }
   /// The microbatch's number among those of all pipelines.
   std::int64_t sample_of(std::uint16_t pipeline, std::int64_t microbatch) const {
@@ -75,13 +81,15 @@ struct RunState {
   const DecideNumbers decide_numbers;
   const MicrobatchSequence sequence;
   const WeightVersions versions;
-  std::vector<Table<ReplicaId, StageState<B>*>> replicas;  // of each pipeline
+  const Neighbours neighbours;
+  std::vector<Table<ReplicaId, StageState<B>*>> replicas;  // of each pipeline; null: elsewhere
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Collective<B>>> collectives;
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormCollective<B>>>
       norm_collectives;
   std::vector<std::string> tensors;       // names, in model order
   LinkEmulator* link_emulator = nullptr;  // null: links are as fast as memory
   Transport<B>* transport = nullptr;      // null: devices reach into one another's memory
+  OtherRanks* others = nullptr;           // null: all devices are run here
   std::function<void(DeviceId)> wake;     // a device's thread, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   std::function<void(std::int64_t sample, double loss, std::chrono::steady_clock::time_point at)>

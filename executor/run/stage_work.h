@@ -32,7 +32,11 @@ class StageWork {
 
   StageWork(RunState<B>& run_state, std::uint16_t pipeline, B& backend,
             typename B::template Buffer<T> scratch)
-      : run_(run_state), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
+      : run_(run_state),
+        boundaries_(run_state.sequence, run_state.neighbours, run_state.replicas[pipeline]),
+        pipeline_(pipeline),
+        backend_(backend),
+        scratch_(std::move(scratch)) {}
 
   State& state_of(ReplicaId replica) const { return *run_.replicas[pipeline_][replica]; }
   const Boundaries<B>& boundaries() const { return boundaries_; }
@@ -50,7 +54,7 @@ class StageWork {
     const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch) stash_of(s, k).acquire(spans);
-    if (s.below(k) != nullptr) spans.output = boundaries_.take_output(s, k);
+    if (run_.neighbours.below(s.id, k)) spans.output = boundaries_.take_output(s, k);
     auto kernels = backend_.kernels(stream);
     Loss loss = s.stage.is_last() ? backend_.template results<double>(1) : nullptr;
     spans.loss = loss.get();
@@ -166,7 +170,7 @@ class StageWork {
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (drops) stash_of(s, k).acquire(spans);
     if (!drops && !s.forwards_in_scratch) stash_of(s, k).read(spans);
-    if (s.below(k) != nullptr) spans.output = boundaries_.output_of(s, k);
+    if (run_.neighbours.below(s.id, k)) spans.output = boundaries_.output_of(s, k);
     for (auto& [microbatch, open] : s.open_losses) {
       if (microbatch == k) spans.loss = open.get();
     }
@@ -288,7 +292,8 @@ class StageWork {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
     spans.weights = s.read_backward().held(*run_.versions(instance));
-    if (s.above(k) != nullptr) spans.input_gradient = boundaries_.take_input_gradient(s, k);
+    if (run_.neighbours.above(s.id, k))
+      spans.input_gradient = boundaries_.take_input_gradient(s, k);
     spans.earlier_pieces = earlier_stashes(s, k);
     spans.context_gradient = s.take_context_gradient(k);
     return spans;
@@ -422,7 +427,7 @@ class StageWork {
   }
 
   RunState<B>& run_;
-  const Boundaries<B> boundaries_{run_.sequence};
+  const Boundaries<B> boundaries_;
   const std::uint16_t pipeline_;
   B& backend_;
   typename B::template Buffer<T> scratch_;

@@ -15,6 +15,7 @@
 #include "core/program/run.h"
 #include "core/program/timeline.h"
 #include "executor/backend/notice.h"
+#include "executor/run/other_ranks.h"
 #include "executor/run/step_log.h"
 #include "executor/stage/plane.h"
 #include "executor/stage/stage_state.h"
@@ -60,6 +61,8 @@ struct TrainingSetup {
   /// What lasts of the stages' state, where it is wanted: while the run goes on, and at its end.
   StateKeeper<T>* keeper = nullptr;
   bool keep_timeline = true, keep_ledger = false;
+  /// Those that run the other devices; null: all are run here.
+  OtherRanks* others = nullptr;
   /// Called before each piece of work, on the device's thread: seeded delays in tests.
   std::function<void(DeviceId, Instance)> before_work;
   std::function<void(const StepReport&)> on_step;  // on a device's thread, one call at a time

@@ -34,6 +34,21 @@ class Progress {
     ended_.fetch_add(1, std::memory_order_release);
   }
 
+  /// What another process tells of a device there.
+  struct Told {
+    bool works = false;
+    InstructionId id{};
+    std::int64_t microbatch = 0, ended = 0;
+    Duration since{}, longest{};
+  };
+  void mirror(const Told& told) {
+    id_.store(told.id, std::memory_order_relaxed);
+    microbatch_.store(told.microbatch, std::memory_order_relaxed);
+    longest_.store(told.longest.count(), std::memory_order_relaxed);
+    since_.store(told.works ? told.since.count() : kIdle, std::memory_order_release);
+    ended_.store(told.ended, std::memory_order_release);
+  }
+
   /// Some work that was launched before has run.
   void get_on() { ended_.fetch_add(1, std::memory_order_release); }
 

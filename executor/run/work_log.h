@@ -19,6 +19,13 @@
 
 namespace tandem {
 
+/// "device 2, f9 (microbatch 17)". `device`: numbered through all pipelines.
+inline std::string describe_work(const Program& program, DeviceId device, InstructionId id,
+                                 std::int64_t microbatch) {
+  return fmt::format("device {}, {} (microbatch {})", index(device), describe(program, id),
+                     microbatch);
+}
+
 /// Used by its device's thread only, but for the progress, which the watchdog reads.
 template <class B>
 class WorkLog {
@@ -82,8 +89,7 @@ class WorkLog {
 
   /// "device 2, f9 (microbatch 17)": this device and the work it began last, for error messages.
   std::string describe_last_work() const {
-    return fmt::format("device {}, {}", index(device_),
-                       describe_work(progress_.id(), progress_.microbatch()));
+    return tandem::describe_work(run_.program, device_, progress_.id(), progress_.microbatch());
   }
   /// Where an error showed, on the device's own thread; and what is known where it may be of
   /// earlier work.
@@ -92,7 +98,7 @@ class WorkLog {
     if (dynamic_cast<const LateError*>(&error) == nullptr) return text;
     return text + fmt::format("; it showed here, but earlier work may have failed: {}",
                               ended_ ? fmt::format("the last work known to have ended is {}",
-                                                   describe_work(ended_->id, ended_->microbatch))
+                                                   work_text(ended_->id, ended_->microbatch))
                                      : "none is known to have ended");
   }
 
@@ -101,7 +107,7 @@ class WorkLog {
     spans_.push_back({instance.id, instance.body, start, end});
   }
 
-  std::string describe_work(InstructionId id, std::int64_t microbatch) const {
+  std::string work_text(InstructionId id, std::int64_t microbatch) const {
     return fmt::format("{} (microbatch {})", describe(run_.program, id), microbatch);
   }
 

@@ -157,18 +157,21 @@ class LastingState {
   StateLayout layout_;
 };
 
-/// Steps taken before the run, of stages that decide together. Throws InputError where they differ.
+/// Steps taken before the run, of stages that decide together; null: run elsewhere. Throws
+/// InputError where they differ. REQUIRES: one is here.
 template <class B>
 std::int64_t common_steps(const Table<ReplicaId, StageState<B>*>& stages) {
-  const std::int64_t steps = stages[ReplicaId{}]->steps;
+  const StageState<B>* first = nullptr;
   for (const StageState<B>* stage : stages) {
-    if (stage->steps == steps) continue;
+    if (stage == nullptr) continue;
+    if (first == nullptr) first = stage;
+    if (stage->steps == first->steps) continue;
     throw InputError(fmt::format(
-        "stage 0 has taken {} steps and stage {} {}, for they skipped updates alone: they can't "
+        "stage {} has taken {} steps and stage {} {}, for they skipped updates alone: they can't "
         "decide together now",
-        steps, index(stage->id), stage->steps));
+        index(first->id), first->steps, index(stage->id), stage->steps));
   }
-  return steps;
+  return first->steps;
 }
 
 /// Shows a keeper all planes of a stage. REQUIRES: as LastingState::show(); `version` is the newest

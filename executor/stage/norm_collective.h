@@ -1,11 +1,12 @@
 #pragma once
 // NormCollective: where the stages of a pipeline bring the sums of squares of their gradients. The
-// last to arrive decides for all of them. On a GPU the decision is made, and read by the steps of
-// all stages, without the host, which learns it later.
+// first to find them all there decides for all of them. On a GPU the decision is made, and read by
+// the steps of all stages, without the host, which learns it later.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -62,10 +63,14 @@ template <class B>
 class NormCollective {
  public:
   using Stream = typename B::Stream;
+  /// Fills in, of all squares, those that others bring, and calls once they are there.
+  using Exchange = std::function<void(std::span<double> squares, std::function<void()> ended)>;
 
-  /// `tensors`: of the whole model.
-  NormCollective(const DecideNumbers& numbers, std::size_t stages, std::size_t tensors)
-      : numbers_(numbers), tensors_(tensors), fences_(stages) {}
+  /// `stages`: those here. `tensors`: of the whole model. `exchange`: empty where all stages are
+  /// here.
+  NormCollective(const DecideNumbers& numbers, std::size_t stages, std::size_t tensors,
+                 Exchange exchange = {})
+      : numbers_(numbers), tensors_(tensors), fences_(stages), exchange_(std::move(exchange)) {}
 
   /// The round's norm, for a stage to write its squares to.
   std::shared_ptr<UpdateNorm> enter(B& backend) {
@@ -74,13 +79,35 @@ class NormCollective {
     return next_;
   }
 
-  /// In a task. Whether this was the last stage: its call decides, and all find done(round), and
-  /// go on behind the decision when their stream has followed it.
-  bool arrive(std::int64_t round, B& backend, Stream& stream) {
+  /// In a task. When all stages have arrived all of them find complete(round); `on_complete` is
+  /// called then, by whichever thread.
+  template <class Call>
+  void arrive(std::int64_t round, B& backend, Stream& stream, const Call& on_complete) {
     const std::lock_guard lock(mutex_);
     backend.raise(stream, fences_[arrived_]);
-    if (++arrived_ < fences_.size()) return false;
+    if (++arrived_ < fences_.size()) return;
     arrived_ = 0;
+    const auto complete = [this, round, on_complete] {
+      complete_.store(round, std::memory_order_release);
+      on_complete();
+    };
+    if (!exchange_) return complete();
+    exchange_(next_->squares_of(0, tensors_), complete);
+  }
+  bool complete(std::int64_t round) const {
+    return complete_.load(std::memory_order_acquire) >= round;
+  }
+
+  /// In a task of a stage's. The first one decides, for all of them: returns the norm that it has
+  /// decided on, and to the others null. All go on behind the decision. REQUIRES: complete(), and
+  /// the caller brings to every round.
+  std::shared_ptr<UpdateNorm> decide(std::int64_t round, B& backend, Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    if (decided_round_ >= round) {
+      backend.follow(stream, decision_);
+      return nullptr;
+    }
+    decided_round_ = round;
     for (typename B::Fence& fence : fences_) backend.follow(stream, fence);
     const std::shared_ptr<UpdateNorm> before = std::exchange(norm_, std::exchange(next_, nullptr));
     auto kernels = backend.kernels(stream);
@@ -88,25 +115,23 @@ class NormCollective {
     backend.when_done(stream, [before] {});  // until then it is read
     decided_ = backend.mark(stream);
     backend.raise(stream, decision_);
-    done_.store(round, std::memory_order_release);
-    return true;
+    return norm_;
   }
-  bool done(std::int64_t round) const { return done_.load(std::memory_order_acquire) >= round; }
-
-  // REQUIRES: done(), and the caller brings to every round.
-  void follow(B& backend, Stream& stream) { backend.follow(stream, decision_); }
+  /// REQUIRES: decide() has been called for the round.
   const std::shared_ptr<UpdateNorm>& norm() const { return norm_; }
   const typename B::Mark& decided() const { return decided_; }
 
  private:
   DecideNumbers numbers_;
   std::size_t tensors_, arrived_ = 0;
+  std::int64_t decided_round_ = -1;
   std::mutex mutex_;
-  std::vector<typename B::Fence> fences_;    // a stage each, as they come
+  std::vector<typename B::Fence> fences_;  // a stage each, as they come
+  const Exchange exchange_;
   std::shared_ptr<UpdateNorm> norm_, next_;  // decided last; where squares are being brought
   typename B::Mark decided_{};
   typename B::Fence decision_;
-  std::atomic<std::int64_t> done_{-1};
+  std::atomic<std::int64_t> complete_{-1};
 };
 
 }  // namespace tandem

@@ -229,41 +229,6 @@ class StageState {
     return readable_sample(backend, stream, sample_);
   }
 
-  /// Neighbours along the model for a microbatch; null at the model's ends.
-  StageState* above(std::int64_t microbatch) const { return neighbour(above_, microbatch); }
-  StageState* below(std::int64_t microbatch) const { return neighbour(below_, microbatch); }
-  /// `to` takes what this stage makes of every microbatch that both process. `processes`: whether
-  /// each residue modulo the batch is one of them.
-  void join_below(StageState& to, const std::vector<bool>& processes) {
-    below_.resize(processes.size());
-    to.above_.resize(processes.size());
-    for (std::size_t residue = 0; residue < processes.size(); ++residue) {
-      if (!processes[residue]) continue;
-      below_[residue] = &to;
-      to.above_[residue] = this;
-    }
-  }
-  /// All stages above have validated update `number`.
-  bool fed_by_validated(std::int64_t number) const {
-    return std::all_of(above_.begin(), above_.end(), [number](const StageState* above) {
-      return above == nullptr || above->rollback.ended.load(std::memory_order_acquire) >= number;
-    });
-  }
-  /// Each once or more.
-  template <class Visit>
-  void for_each_above(const Visit& visit) const {
-    for_each(above_, visit);
-  }
-  template <class Visit>
-  void for_each_neighbour(const Visit& visit) const {
-    for_each(above_, visit);
-    for_each(below_, visit);
-  }
-  /// What passes between the two is not sent.
-  bool shares_device_with(const StageState& other) const {
-    return place.device == other.place.device;
-  }
-
   const StagePlace place;
   const ReplicaId id;
   const std::vector<Stage<typename B::Kernels>> shapes;  // of each slice; mostly one
@@ -340,22 +305,8 @@ class StageState {
     }
     return ring.acquire(version);
   }
-  template <class Visit>
-  static void for_each(const std::vector<StageState*>& side, const Visit& visit) {
-    StageState* last = nullptr;
-    for (StageState* neighbour : side) {
-      if (neighbour != nullptr && neighbour != last) visit(*neighbour);
-      last = neighbour;
-    }
-  }
-  static StageState* neighbour(const std::vector<StageState*>& of, std::int64_t microbatch) {
-    if (of.empty()) return nullptr;
-    return of[static_cast<std::size_t>(microbatch) % of.size()];
-  }
-
   std::vector<std::int64_t>
       readers_;  // microbatches in flight that keep the version in each weight slot
-  std::vector<StageState*> above_, below_;  // by residue modulo the batch; empty: none
   Sample<W> sample_;
 };
 

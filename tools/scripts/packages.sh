@@ -3,7 +3,7 @@
 
 # What builds `tandem`; the tests need more, and are left out where that is missing.
 packages_build=(g++ cmake ninja-build libboost-program-options-dev libfmt-dev
-  nlohmann-json3-dev libpcre2-dev libpugixml-dev libutf8proc-dev libxxhash-dev zlib1g-dev libdnnl-dev)
+  nlohmann-json3-dev libpcre2-dev libpugixml-dev libsodium-dev libutf8proc-dev libxxhash-dev zlib1g-dev libdnnl-dev)
 # What tests are built with, compare with, open pages with, check JSON against schemas with, and shells that complete words; all
 # but the first two may be missing, then tests skip, but in CI.
 packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev zsh fish)

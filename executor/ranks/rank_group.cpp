@@ -1,0 +1,332 @@
+#include "executor/ranks/rank_group.h"
+
+#include <algorithm>
+#include <array>
+#include <future>
+
+#include <boost/asio/post.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/packing.h"
+
+namespace tandem {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr auto kBeat = std::chrono::milliseconds(250);
+/// A timer that is later than this was held up: the process was stopped, and the others' silence is
+/// no sign.
+constexpr auto kHeldUp = std::chrono::seconds(1);
+/// What breaks between two ranks may be told of later than it shows.
+constexpr auto kDoubt = std::chrono::milliseconds(3500);
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+RankGroup::RankGroup(RankGroupSetup setup)
+    : setup_(std::move(setup)),
+      context_(1),
+      goes_on_(asio::make_work_guard(context_)),
+      heart_(context_),
+      doubt_(context_),
+      infos_(static_cast<std::size_t>(setup_.ranks)),
+      greeted_(infos_.size()) {
+  TANDEM_CHECK(setup_.rank >= 0 && setup_.rank < setup_.ranks, setup_.rank, setup_.ranks);
+  RankInfo& mine = infos_[static_cast<std::size_t>(setup_.rank)];
+  mine.host = host_name();
+  mine.process = getpid();
+  try {
+    setup_.rank == 0 ? start_first() : start_other();
+  } catch (...) {
+    part();
+    goes_on_.reset();
+    context_.stop();
+    throw;
+  }
+  last_beat_ = std::chrono::steady_clock::now();
+  asio::post(context_, [this] { beat(); });
+}
+
+RankGroup::~RankGroup() {
+  part();
+  // Long enough to send what was said last.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  goes_on_.reset();
+  asio::post(context_, [this] {
+    heart_.cancel();
+    doubt_.cancel();
+    if (listener_) listener_->close();
+  });
+  while (!context_.stopped() && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  context_.stop();
+}
+
+std::string RankGroup::name(std::int32_t rank) const {
+  return fmt::format("rank {} (host {}, process {})", rank, info(rank).host, info(rank).process);
+}
+
+void RankGroup::hear(std::int32_t from, MessageKind kind, std::string payload) {
+  switch (kind) {
+    case MessageKind::ping:
+      return answer_ping(from, payload);
+    case MessageKind::pong:
+      return take_pong(payload);
+    case MessageKind::hello:
+      return greet(from, payload);
+    case MessageKind::welcome:
+      return take_welcome(payload);
+    case MessageKind::refusal:
+      return hear_failure(payload, true);
+    case MessageKind::failure:
+      if (setup_.rank == 0) return announce(payload);
+      return hear_failure(payload, false);
+    case MessageKind::arrived: {
+      const std::lock_guard lock(mutex_);
+      ++arrived_[Unpacker(payload).get<std::int64_t>()];
+      return pass_barrier();
+    }
+    case MessageKind::go_on: {
+      const std::lock_guard lock(mutex_);
+      passed_ = Unpacker(payload).get<std::int64_t>();
+      return changed_.notify_all();
+    }
+    case MessageKind::gathered: {
+      Unpacker unpacker(payload);
+      const auto number = unpacker.get<std::int64_t>();
+      const std::lock_guard lock(mutex_);
+      gathered_[number][from] = unpacker.text();
+      return changed_.notify_all();
+    }
+    case MessageKind::over:
+      return;
+    case MessageKind::stop:
+      if (setup_.rank == 0) stop_all();
+      break;
+    default:
+      break;
+  }
+  std::function<void(std::int32_t, MessageKind, const std::string&)> on_message;
+  {
+    const std::lock_guard lock(mutex_);
+    on_message = ears_.on_message;
+  }
+  if (on_message) on_message(from, kind, payload);
+}
+
+void RankGroup::listen(Ears ears) {
+  std::optional<std::string> failure;
+  const auto on_failure = ears.on_failure;
+  {
+    const std::lock_guard lock(mutex_);
+    ears_ = std::move(ears);
+    failure = failure_;
+  }
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  // Whoever is being told by the ears before must have come to an end.
+  std::promise<void> told;
+  asio::post(context_, [&told] { told.set_value(); });
+  told.get_future().wait();
+  if (failure && on_failure) on_failure(*failure);
+}
+
+void RankGroup::tell_first(MessageKind kind, std::string payload) {
+  if (setup_.rank == 0) return hear(0, kind, std::move(payload));
+  tell(0, kind, std::move(payload));
+}
+
+void RankGroup::tell_first_long(MessageKind kind, std::string payload) {
+  if (setup_.rank == 0) return hear(0, kind, std::move(payload));
+  Link link;
+  {
+    const std::lock_guard lock(mutex_);
+    link = links_.at(0);
+  }
+  link->send_long(kind, std::move(payload));
+}
+
+void RankGroup::tell(std::int32_t rank, MessageKind kind, std::string payload) {
+  Link link;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = links_.find(rank);
+    if (found == links_.end() || !found->second) return;
+    link = found->second;
+  }
+  link->send(kind, std::move(payload));
+}
+
+void RankGroup::wait(const std::function<bool()>& there, const std::string& what,
+                     Duration patience) {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return failure_ || there(); };
+  const bool in_time = patience == Duration::max() ? (changed_.wait(lock, done), true)
+                                                   : changed_.wait_for(lock, patience, done);
+  if (failure_ && refused_) throw InputError(*failure_);
+  if (failure_) throw DeviceError(*failure_);
+  if (in_time) return;
+  throw DeviceError(fmt::format("rank {} has waited {:.0f} s for {}{}", setup_.rank,
+                                to_seconds(patience), what, missing_ranks()));
+}
+
+void RankGroup::pass_barrier() {
+  if (arrived_[passed_ + 1] < setup_.ranks) return;
+  arrived_.erase(++passed_);
+  for (const auto& [rank, link] : links_)
+    link->send(MessageKind::go_on, Packer().add(passed_).take());
+  changed_.notify_all();
+}
+
+void RankGroup::barrier() {
+  std::int64_t mine = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    mine = ++barriers_;
+  }
+  tell_first(MessageKind::arrived, Packer().add(mine).take());
+  wait([&] { return passed_ >= mine; }, "the other ranks", Duration::max());
+}
+
+std::vector<std::string> RankGroup::gather(std::string mine) {
+  std::int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    number = ++gathers_;
+  }
+  tell_first_long(MessageKind::gathered, Packer().add(number).add_text(mine).take());
+  if (setup_.rank != 0) return {};
+  wait([&] { return gathered_[number].size() == infos_.size(); }, "what the other ranks report",
+       Duration::max());
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> all;
+  for (auto& [rank, brought] : gathered_[number]) all.push_back(std::move(brought));
+  gathered_.erase(number);
+  return all;
+}
+
+std::string RankGroup::fail(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    if (parted_) return why;
+  }
+  const std::string text = fmt::format("{}: {}", name(setup_.rank), why);
+  if (setup_.rank == 0) {
+    announce(text);
+  } else {
+    tell(0, MessageKind::failure, text);
+    hear_failure(text, false);
+  }
+  const std::lock_guard lock(mutex_);
+  return failure_.value_or(text);
+}
+
+void RankGroup::suspect(const std::string& why) {
+  asio::post(context_, [this, why] {
+    doubt_.expires_after(kDoubt);
+    doubt_.async_wait([this, why](const boost::system::error_code& error) {
+      if (!error) fail(why);
+    });
+  });
+}
+
+void RankGroup::stop_all() {
+  if (setup_.rank != 0) return tell(0, MessageKind::stop, {});
+  std::map<std::int32_t, Link> links;
+  {
+    const std::lock_guard lock(mutex_);
+    links = links_;
+  }
+  for (const auto& [rank, link] : links) link->send(MessageKind::stop, {});
+}
+
+void RankGroup::part() {
+  std::map<std::int32_t, Link> links;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(parted_, true)) return;
+    ears_ = {};
+    links = links_;
+  }
+  for (const auto& [rank, link] : links) {
+    if (link) link->close();
+  }
+}
+
+void RankGroup::beat() {
+  const Time now = std::chrono::steady_clock::now();
+  const bool held_up = now - last_beat_ > kBeat + kHeldUp;
+  last_beat_ = now;
+  std::map<std::int32_t, Link> links;
+  std::function<std::string()> heartbeat;
+  {
+    const std::lock_guard lock(mutex_);
+    if (parted_ || failure_) return;
+    links = links_;
+    heartbeat = ears_.heartbeat;
+  }
+  const std::string at = heartbeat ? heartbeat() : std::string();
+  for (const auto& [rank, link] : links) {
+    if (!link) continue;
+    if (held_up) link->hear();
+    link->send(MessageKind::heartbeat, at);
+    if (now - link->heard() > setup_.silence && !held_up)
+      lose(rank, fmt::format("has not been heard for {:.1f} s", to_seconds(now - link->heard())));
+  }
+  heart_.expires_after(kBeat);
+  heart_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) beat();
+  });
+}
+
+void RankGroup::lose(std::int32_t rank, const std::string& why) {
+  std::function<std::string(std::int32_t)> last_seen_at;
+  {
+    const std::lock_guard lock(mutex_);
+    if (parted_ || failure_) return;
+    last_seen_at = ears_.last_seen_at;
+  }
+  std::string text = fmt::format("{} is lost: it {}", name(rank), why);
+  const std::string at = last_seen_at ? last_seen_at(rank) : std::string();
+  if (!at.empty()) text += fmt::format("; it was last at {}", at);
+  setup_.rank == 0 ? announce(text) : hear_failure(text, false);
+}
+
+/// By the first rank: all are told, the one that it is of too.
+void RankGroup::announce(const std::string& text) {
+  std::map<std::int32_t, Link> links;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    links = links_;
+  }
+  for (const auto& [rank, link] : links) {
+    if (link) link->send(MessageKind::failure, text);
+  }
+  hear_failure(text, false);
+}
+
+void RankGroup::hear_failure(const std::string& text, bool refused) {
+  std::function<void(const std::string&)> on_failure;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || parted_) return;
+    failure_ = text;
+    refused_ = refused;
+    on_failure = ears_.on_failure;
+    changed_.notify_all();
+  }
+  if (on_failure) on_failure(text);
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+#pragma once
+// A run of several ranks in one process, for tests: each a thread with a group, an engine and
+// sockets of its own.
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "executor/ranks/device_ranks.h"
+#include "executor/ranks/rank_run.h"
+#include "tests/support/training.h"
+
+namespace tandem::testing {
+
+inline std::uint16_t free_port() {
+  boost::asio::io_context context;
+  boost::asio::ip::tcp::acceptor acceptor(
+      context, {boost::asio::ip::address_v4::loopback(), std::uint16_t{0}});
+  return acceptor.local_endpoint().port();
+}
+
+/// What a rank came to: a report, or an error.
+struct RankEnd {
+  TrainingReport<float> report;
+  std::string error;  // empty: none
+};
+
+struct RankThreads {
+  std::int32_t ranks = 2;
+  std::string devices = {};  // as parse_device_ranks() reads them; empty: even
+  std::function<void(std::int32_t rank, RankGroupSetup&)> change_group = {};
+  std::function<void(std::int32_t rank, TrainingSetup<float>&)> change = {};
+
+  std::vector<RankEnd> train(const TrainingCase& test, const Program& program) const {
+    const std::uint16_t port = free_port();
+    const Data data = data_of(test);
+    std::vector<RankEnd> ends(static_cast<std::size_t>(ranks));
+    std::vector<std::jthread> threads;
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          ends[static_cast<std::size_t>(rank)].report = train_one(rank, port, test, program, data);
+        } catch (const std::exception& error) {
+          ends[static_cast<std::size_t>(rank)].error = error.what();
+        }
+      });
+    }
+    threads.clear();
+    return ends;
+  }
+
+ private:
+  TrainingReport<float> train_one(std::int32_t rank, std::uint16_t port, const TrainingCase& test,
+                                  const Program& program, const Data& data) const {
+    RankGroupSetup place{.rank = rank,
+                         .ranks = ranks,
+                         .rendezvous_port = port,
+                         .secret = "a secret of tests",
+                         .patience = std::chrono::seconds(20)};
+    if (change_group) change_group(rank, place);
+    RankGroup group(place);
+    const std::size_t all = std::size_t{program.placement().devices} * test.width;
+    const DeviceRanks of =
+        devices.empty() ? even_device_ranks(all, ranks) : parse_device_ranks(devices, all, ranks);
+    RankRun others(group, CommunicatorPlans(program, test.width, of), of);
+    TrainingSetup<float> setup = setup_of<float>(test, program, data);
+    setup.others = &others;
+    if (change) change(rank, setup);
+    return train_on_cpu<float>(program, setup);
+  }
+};
+
+}  // namespace tandem::testing
