@@ -40,7 +40,7 @@ constexpr std::array<BackendTraits, 2> kBackends{{
 
 constexpr std::array<TransportTraits, 5> kTransports{{
     {.name = "threads", .backend = "cpu", .storages = kWide},
-    {.name = "tcp", .backend = {}},
+    {.name = "tcp", .backend = "cpu", .storages = kWide, .between_ranks = true},
     {.name = "mpi", .backend = {}},
     {.name = "peer", .backend = "cuda", .storages = kBoth},
     {.name = "nccl",

@@ -48,6 +48,7 @@ struct TransportTraits {
   std::string_view backend;                // whose; empty: of none in this version
   std::span<const Storage> storages = {};  // that it carries
   bool by_messages = false;                // TrainingSetup::by_messages
+  bool between_ranks = false;              // and for nothing else
   FoundLibrary (*library)() = nullptr;     // that it needs; null: none beside its backend
 };
 

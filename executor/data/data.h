@@ -42,6 +42,7 @@ class Data {
   template <class T>
   void fill(std::int64_t k, Sample<T>& sample) const;
 
+  const Tokens& tokens() const { return tokens_; }
   /// The same, but of each sample's tokens those of the slice alone.
   template <class T>
   void fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const;

@@ -9,6 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/hash.h"
 #include "core/text/mapped_file.h"
 #include "executor/data/token_file.h"
 
@@ -127,6 +128,17 @@ void Tokens::copy(std::int64_t first, std::span<std::int32_t> out) const {
     first += static_cast<std::int64_t>(here);
     ++shard;
   }
+}
+
+std::uint64_t Tokens::digest() const {
+  constexpr std::int64_t kPlaces = 256, kLength = 16;
+  std::vector<std::int64_t> seen{size()};
+  std::vector<std::int32_t> some(static_cast<std::size_t>(std::min(kLength, size())));
+  for (std::int64_t place = 0; place < kPlaces; ++place) {
+    copy((size() - std::ssize(some)) / (kPlaces - 1) * place, some);
+    seen.insert(seen.end(), some.begin(), some.end());
+  }
+  return hash_of_times(seen, 0);
 }
 
 void Tokens::check_within(std::int32_t vocabulary) const {

@@ -38,6 +38,10 @@ class Tokens {
   /// Tokens from `first` on. REQUIRES: inside the range (checked).
   void copy(std::int64_t first, std::span<std::int32_t> out) const;
 
+  /// A hash of how many there are, and of some all over them: to tell one text from another without
+  /// reading either.
+  std::uint64_t digest() const;
+
   /// Throws InputError unless every token is less than `vocabulary`; reads them all.
   void check_within(std::int32_t vocabulary) const;
 

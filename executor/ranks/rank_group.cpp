@@ -214,6 +214,33 @@ std::vector<std::string> RankGroup::gather(std::string mine) {
   return all;
 }
 
+void RankGroup::agree(const std::string& what, std::uint64_t hash) {
+  const std::vector<std::string> all = gather(Packer().add(hash).take());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (Unpacker(all[rank]).get<std::uint64_t>() == hash) continue;
+    refuse(reason_of_other(static_cast<std::int32_t>(rank), what));
+    break;
+  }
+  barrier();
+}
+
+void RankGroup::refuse(const std::string& reason) {
+  std::map<std::int32_t, Link> links;
+  {
+    const std::lock_guard lock(mutex_);
+    links = links_;
+  }
+  for (const auto& [rank, link] : links) {
+    if (link) link->send(MessageKind::refusal, reason);
+  }
+  hear_failure(reason, true);
+}
+
+std::string RankGroup::reason_of_other(std::int32_t rank, const std::string& what) const {
+  return fmt::format("{} has another {} than {}: all ranks must have the same", name(rank), what,
+                     name(0));
+}
+
 std::string RankGroup::fail(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);

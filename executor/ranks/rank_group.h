@@ -91,6 +91,8 @@ class RankGroup {
   void barrier();
   /// By rank, on the first one; else nothing.
   std::vector<std::string> gather(std::string mine);
+  /// Throws InputError, on all ranks, where one has another `hash` of `what` than the first.
+  void agree(const std::string& what, std::uint64_t hash);
   /// This rank has failed: all are told, unless one has failed before. Returns what is said then.
   std::string fail(const std::string& why);
   /// Something between two ranks broke, maybe because one is gone: there is time to hear of that
@@ -121,6 +123,8 @@ class RankGroup {
   void lose(std::int32_t rank, const std::string& why);
   void announce(const std::string& text);
   void hear_failure(const std::string& text, bool refused);
+  void refuse(const std::string& reason);
+  std::string reason_of_other(std::int32_t rank, const std::string& what) const;
   void wait(const std::function<bool()>& there, const std::string& what, Duration patience);
   template <class T>
   T run_on_context(boost::asio::awaitable<T> task);

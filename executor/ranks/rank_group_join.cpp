@@ -145,8 +145,7 @@ std::string RankGroup::reason_against(std::int32_t rank, const std::string& hell
   for (const auto& [what, hash] : setup_.identity) {
     const std::string its(from.empty() ? "" : from.text());
     if (its != what || from.get<std::uint64_t>() != hash) {
-      return fmt::format("{} has another {} than {}: all ranks must have the same", name(rank),
-                         what, name(0));
+      return reason_of_other(rank, what);
     }
   }
   return {};
@@ -159,15 +158,7 @@ void RankGroup::greet(std::int32_t from, const std::string& hello) {
   Unpacker of(packed);
   infos_[static_cast<std::size_t>(from)] = unpack_info(of);
   if (const std::string reason = reason_against(from, hello); !reason.empty()) {
-    std::map<std::int32_t, Link> links;
-    {
-      const std::lock_guard lock(mutex_);
-      links = links_;
-    }
-    for (const auto& [rank, link] : links) {
-      if (link) link->send(MessageKind::refusal, reason);
-    }
-    return hear_failure(reason, true);
+    return refuse(reason);
   }
   greeted_[static_cast<std::size_t>(from)] = true;
   if (std::ranges::find(greeted_, false) == greeted_.end()) welcome();

@@ -93,13 +93,14 @@ void RankRun::begin(RunEars ears) {
 
 /// A failed run must end: whoever computes on, deaf to that, ends with the process.
 void RankRun::be_over() {
+  failed_ = true;
   const std::lock_guard lock(mutex_);
   if (over_ || alarm_.joinable()) return;
   alarm_ = std::jthread([this](const std::stop_token& stop) {
     std::unique_lock waiting(mutex_);
     ended_.wait_for(waiting, stop, kLongestEnd, [this] { return over_; });
     if (over_ || stop.stop_requested()) return;
-    tell(on_stuck_, group_.fail("the run does not end"));
+    tandem::tell(on_stuck_, group_.fail("the run does not end"));
     std::_Exit(1);
   });
 }
@@ -120,7 +121,25 @@ void RankRun::tell_update(std::int64_t batch, std::size_t first_tensor, const Up
                                              .take());
 }
 
-void RankRun::hear(std::int32_t /*from*/, MessageKind kind, const std::string& message) {
+void RankRun::listen_for_state(StateEars ears) {
+  const std::lock_guard lock(mutex_);
+  state_ears_ = std::move(ears);
+}
+void RankRun::tell_first(MessageKind kind, std::string message) {
+  group_.tell_first(kind, std::move(message));
+}
+void RankRun::tell_first_long(MessageKind kind, std::string message) {
+  group_.tell_first_long(kind, std::move(message));
+}
+void RankRun::tell(std::int32_t rank, MessageKind kind, std::string message) {
+  group_.tell(rank, kind, std::move(message));
+}
+bool RankRun::has_ended() const {
+  const std::lock_guard lock(mutex_);
+  return over_ || failed_;
+}
+
+void RankRun::hear(std::int32_t from, MessageKind kind, const std::string& message) {
   switch (kind) {
     case MessageKind::heartbeat:
       return hear_heartbeat(message);
@@ -135,8 +154,10 @@ void RankRun::hear(std::int32_t /*from*/, MessageKind kind, const std::string& m
     case MessageKind::stop:
       return ears_.on_stop();
     default:
-      return;
+      break;
   }
+  const std::lock_guard lock(mutex_);
+  if (state_ears_) state_ears_(from, kind, message);
 }
 
 void RankRun::hear_update(const std::string& message) {

@@ -25,6 +25,15 @@ class RankRun final : public OtherRanks {
   RankRun(RankGroup& group, CommunicatorPlans plans, DeviceRanks rank_of, Notice on_stuck = {});
   ~RankRun() override;
 
+  /// Whom messages about the state that lasts go to: the two below are what they are sent by.
+  using StateEars = std::function<void(std::int32_t from, MessageKind, const std::string&)>;
+  void listen_for_state(StateEars ears);
+  void tell_first(MessageKind kind, std::string message);
+  void tell_first_long(MessageKind kind, std::string message);
+  void tell(std::int32_t rank, MessageKind kind, std::string message);
+  /// Or failed.
+  bool has_ended() const;
+
   std::int32_t rank() const override { return group_.rank(); }
   std::int32_t rank_of(DeviceId device) const override { return rank_of_[device]; }
   const CommunicatorPlans& plans() const override { return plans_; }
@@ -73,7 +82,9 @@ class RankRun final : public OtherRanks {
   std::map<DeviceId, std::unique_ptr<Elsewhere>> elsewhere_;
   mutable std::mutex mutex_;
   RunEars ears_;
+  StateEars state_ears_;
   bool over_ = false;
+  std::atomic<bool> failed_{false};
   std::condition_variable_any ended_;
   std::jthread alarm_;
 };

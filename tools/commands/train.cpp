@@ -12,11 +12,13 @@
 #include <fmt/format.h>
 
 #include "core/base/hash.h"
+#include "core/base/packing.h"
 #include "core/files/read.h"
 #include "core/model/slice_lengths.h"
 #include "core/text/count_text.h"
 #include "core/text/output_place.h"
 #include "executor/cpu/kernels.h"
+#include "executor/ranks/rank_keeper.h"
 #include "executor/stage/reference.h"
 #include "executor/stage/reference_stages.h"
 #include "planner/study/prepared_plan.h"
@@ -30,6 +32,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/training.h"
 #include "tools/options/held_out_loss.h"
+#include "tools/options/rank_options.h"
 #include "tools/options/training_options.h"
 #include "tools/options/training_tokens.h"
 #include "tools/print/progress_report.h"
@@ -106,9 +109,34 @@ StageSetup stage_setup(const Training& training) {
           .slices = slice_lengths(plan.request.slices, plan.model)};
 }
 
+/// Of a run over several ranks: connects them, and keeps the state of all by the first one's
+/// writer.
+class RunOverRanks {
+ public:
+  RunOverRanks(Ranks& ranks, const Training& training, const Options& options,
+               TrainingSetup<float>& setup)
+      : run_(ranks.connect(training.prepared.program, training.prepared.plan.request.width)) {
+    setup.others = &run_;
+    if (training.checkpoints)
+      service_.emplace(run_, *training.checkpoints);
+    else if (options.has("checkpoint"))
+      setup.keeper = &keeper_.emplace(run_, checkpoint_interval(options), training.steps);
+    if (FaultInjector* const faults = ranks.faults())
+      setup.before_work = [faults](DeviceId, Instance) { faults->at_op(); };
+  }
+  void finish() {
+    if (service_) service_->finish();
+  }
+
+ private:
+  RankRun& run_;
+  std::optional<RankKeeperService> service_;
+  std::optional<RankKeeper> keeper_;
+};
+
 TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
                                      const Options& options, ProgressReport& steps,
-                                     History* history, const std::stop_token& stop) {
+                                     History* history, Ranks* ranks, const std::stop_token& stop) {
   const PreparedPlan& prepared = training.prepared;
   const Plan& plan = prepared.plan;
   TrainingSetup<float> setup;
@@ -126,6 +154,7 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
                                         std::span<const StageWeights<float>> weights) {
       steps.evaluated(batches, held_out->loss(weights));
     };
+    if (ranks != nullptr && !ranks->is_first()) setup.on_pause = {};
   }
   if (history != nullptr) {
     setup.on_update = [&](const UpdateView<float>& update) {
@@ -149,7 +178,26 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   setup.stop = stop;
   setup.on_stuck = print_last_error;
   setup.on_notice = print_note;
-  return trainer.train(prepared.program, setup);
+  std::optional<RunOverRanks> over_ranks;
+  if (ranks != nullptr) over_ranks.emplace(*ranks, training, options, setup);
+  TrainingReport<float> report = trainer.train(prepared.program, setup);
+  if (over_ranks) over_ranks->finish();
+  return report;
+}
+
+/// All ranks' hashes, on the first one.
+void gather_history(const Ranks& ranks, History& history) {
+  Packer mine;
+  for (const auto& [key, hash] : history) mine.add(key.first).add_text(key.second).add(hash);
+  for (const std::string& brought : ranks.group().gather(mine.take())) {
+    for (Unpacker from(brought); !from.empty();) {
+      const auto version = from.get<std::int64_t>();
+      const std::string name(from.text());
+      const auto hash = from.get<std::uint64_t>();
+      const auto [kept, added] = history.try_emplace({version, name}, hash);
+      if (kept->second != hash) kept->second = 0;
+    }
+  }
 }
 
 /// Throws DifferenceError naming the first difference.
@@ -293,6 +341,8 @@ Options options_of_train() {
   options.value("link-rate", "RATE",
                 "rate of the links between devices, such as 1Gb/s (default: as fast as memory)");
   add_kernel_options(options);
+  options.group("Ranks");
+  add_rank_options(options);
   options.group("Checks");
   options.flag("reference", "train the serial reference with the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
@@ -309,6 +359,63 @@ Options options_of_train() {
   return options;
 }
 
+namespace {
+
+/// Before it is trained: what ranks can't see of one another's files.
+void agree(const Ranks& ranks, const Training& training) {
+  ranks.group().agree("text to train on", training.data.tokens().digest());
+  const auto* const checkpoint = training.beginning.checkpoint.get();
+  const std::int64_t start[] = {training.first_step(), checkpoint ? checkpoint->info().samples : 0};
+  ranks.group().agree("beginning", hash_of_times(start, 0));
+}
+
+int train_here(const Options& options, const RankPlace* place, Ranks* ranks) {
+  const bool is_first = ranks == nullptr || ranks->is_first();
+  const Training training = prepare_training(options, place);
+  if (ranks != nullptr) agree(*ranks, training);
+  const std::optional<Timeline> prediction =
+      is_first ? prediction_of(training, options) : std::nullopt;
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
+  ProgressReport steps(training.prepared.plan,
+                       {.steps = training.steps,
+                        .first_step = training.first_step(),
+                        .evaluate_every = training.held_out ? training.held_out->every() : 0,
+                        .optimizer = training.optimizer,
+                        .monitors = is_first ? monitor_setup(options) : MonitorSetup(),
+                        .quiet = options.has("json") || !is_first},
+                       is_first ? options.text("log") : std::string());
+  if (options.has("reference")) {
+    train_reference(training, steps, training.held_out.get(), nullptr, interrupt.token());
+    return finish(training, options, steps, {}, {});
+  }
+  const std::unique_ptr<Trainer> trainer = backend_of(options).make();
+  History history;
+  const TrainingReport<float> report =
+      train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,
+                     ranks, interrupt.token());
+  steps.close();
+  if (options.has("trace") && is_first) write_trace(training, prediction, options, report);
+  const std::string checkpoint =
+      training.checkpoints ? training.checkpoints->finish() : std::string();
+  if (report.interrupted) {
+    throw Interrupted(
+        fmt::format("interrupted after {} steps{}", steps.losses().size(),
+                    checkpoint.empty() ? "" : "; the newest checkpoint is " + checkpoint));
+  }
+  if (options.has("verify") && ranks != nullptr) gather_history(*ranks, history);
+  if (!is_first) return 0;
+  if (options.has("verify"))
+    compare_with_reference(training, report.losses, history, interrupt.token());
+  return finish(
+      training, options, steps,
+      memory_use(planned_memory(training.prepared),
+                 trainer->planned_workspace(training.prepared.program, stage_setup(training)),
+                 report),
+      checkpoint);
+}
+
+}  // namespace
+
 int run_train(const Options& options) {
   check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace")))
@@ -320,44 +427,19 @@ int run_train(const Options& options) {
   if (options.has("with-prediction") && !options.has("trace"))
     refuse(options, "--with-prediction is for --trace: give --trace FILE");
   if (options.has("trace")) check_can_write(options.text("trace"));
+  const std::optional<RankPlace> place = rank_place_of(options);
+  check_ranks(options, place.has_value());
+  if (place && options.has("reference"))
+    refuse(options, "--reference is serial: it is for one process");
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));
-  const Training training = prepare_training(options);
-  const std::optional<Timeline> prediction = prediction_of(training, options);
-  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  ProgressReport steps(training.prepared.plan,
-                       {.steps = training.steps,
-                        .first_step = training.first_step(),
-                        .evaluate_every = training.held_out ? training.held_out->every() : 0,
-                        .optimizer = training.optimizer,
-                        .monitors = monitor_setup(options),
-                        .quiet = options.has("json")},
-                       options.text("log"));
-  if (options.has("reference")) {
-    train_reference(training, steps, training.held_out.get(), nullptr, interrupt.token());
-    return finish(training, options, steps, {}, {});
+  if (!place) return train_here(options, nullptr, nullptr);
+  Ranks ranks(options, *place, options.words()[0]);
+  try {
+    return train_here(options, &*place, &ranks);
+  } catch (const std::exception& error) {
+    ranks.group().fail(error.what());
+    throw;
   }
-  const std::unique_ptr<Trainer> trainer = backend_of(options).make();
-  History history;
-  const TrainingReport<float> report =
-      train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,
-                     interrupt.token());
-  steps.close();
-  if (options.has("trace")) write_trace(training, prediction, options, report);
-  const std::string checkpoint =
-      training.checkpoints ? training.checkpoints->finish() : std::string();
-  if (report.interrupted) {
-    throw Interrupted(
-        fmt::format("interrupted after {} steps{}", steps.losses().size(),
-                    checkpoint.empty() ? "" : "; the newest checkpoint is " + checkpoint));
-  }
-  if (options.has("verify"))
-    compare_with_reference(training, report.losses, history, interrupt.token());
-  return finish(
-      training, options, steps,
-      memory_use(planned_memory(training.prepared),
-                 trainer->planned_workspace(training.prepared.program, stage_setup(training)),
-                 report),
-      checkpoint);
 }
 
 }  // namespace tandem::tools

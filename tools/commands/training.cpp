@@ -100,7 +100,8 @@ ReferenceConfig reference_config(const PreparedPlan& prepared, const OptimizerCo
           .clip_ranges = plan.stages};
 }
 
-Training prepare_training(const Options& options) {
+Training prepare_training(const Options& options, const RankPlace* place) {
+  const bool is_first = place == nullptr || place->rank == 0;
   const GivenOptions given =
       given_options(options, {"clip", "delay-correction", "post-validation", "storage"});
   const GradientGuard guard = guard_of(options, given.clip);
@@ -111,7 +112,7 @@ Training prepare_training(const Options& options) {
       path, std::move(asked), guard.is_global() ? std::optional(true) : given.global_norm(),
       given.post_validation(), given.storage);
   const Plan& plan = prepared.plan;
-  Beginning beginning = beginning_of(options, plan);
+  Beginning beginning = beginning_of(options, plan, place != nullptr && place->restarts > 0);
   const std::int64_t steps = steps_of(options, beginning);
   const std::uint64_t seed = seed_of(options, beginning);
   check_trace_size(prepared, steps, options);
@@ -122,14 +123,15 @@ Training prepare_training(const Options& options) {
   const SampleOrder order = data_order(options);
   const CheckpointInfo info = info_of(prepared, reference_config(prepared, optimizer, guard, seed),
                                       beginning, tokens, order);
-  if (beginning.checkpoint) tell_differences(beginning.checkpoint->info(), info);
+  if (beginning.checkpoint && is_first) tell_differences(beginning.checkpoint->info(), info);
   Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), order);
   data.shift(info.samples - info.batches * info.samples_a_batch);
   auto held_out = HeldOutEvaluation::from(options, plan);
   const std::vector<KeptTensor> kept =
       kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
-  check_training_need(prepared, steps, options, kept);
-  auto checkpoints = checkpoint_writer(options, info, steps, kept);
+  check_training_need(prepared, steps, options, is_first ? kept : std::vector<KeptTensor>(),
+                      place == nullptr ? 1.0 : 1.0 * place->local_ranks / place->ranks);
+  auto checkpoints = is_first ? checkpoint_writer(options, info, steps, kept) : nullptr;
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = guard,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "executor/ranks/rank_place.h"
 #include "executor/stage/reference.h"
 #include "planner/study/prepared_plan.h"
 #include "tools/cli/options.h"
@@ -33,7 +34,8 @@ struct Training {
 ReferenceConfig reference_config(const PreparedPlan& prepared, const OptimizerConfig& optimizer,
                                  const GradientGuard& guard, std::uint64_t seed);
 
-/// Throws, before anything is trained, for whatever can't be: files, options, memory.
-Training prepare_training(const Options& options);
+/// Throws, before anything is trained, for whatever can't be: files, options, memory. `place`: null
+/// where there is one process; checkpoints are the first rank's to write.
+Training prepare_training(const Options& options, const RankPlace* place = nullptr);
 
 }  // namespace tandem::tools

@@ -77,10 +77,10 @@ double of_copies(const std::vector<KeptTensor>& kept) {
 }  // namespace
 
 void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options,
-                         const std::vector<KeptTensor>& kept) {
+                         const std::vector<KeptTensor>& kept, double share) {
   constexpr double kMost = 0x1p62;  // beyond any machine
   const bool alone = options.has("reference"), both = options.has("verify");
-  double bytes = backend_of(options).on_host && !alone ? of_pipelines(prepared) : 0;
+  double bytes = backend_of(options).on_host && !alone ? share * of_pipelines(prepared) : 0;
   if (alone || both) bytes = std::max(bytes, of_reference(prepared));
   if (both) bytes += 2 * of_hashes(prepared, steps);
   // As the devices note them and as the trace is written from; the simulated one.

@@ -12,8 +12,8 @@ namespace tandem::tools {
 /// Of a run of `train` with these options: says it where it is much, throws InfeasibleError where
 /// this process can't have it. At least so much is needed: pipelines, where this machine's memory
 /// holds them, and reference are held one after the other, all else beside them.
-/// `kept`: what its checkpoints have, where it keeps any.
+/// `kept`: what its checkpoints have, where it keeps any. `share`: of the devices, on this machine.
 void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options,
-                         const std::vector<KeptTensor>& kept);
+                         const std::vector<KeptTensor>& kept, double share);
 
 }  // namespace tandem::tools

@@ -61,12 +61,15 @@ void add_checkpoint_options(Options& options) {
              "continue|stop when one can't be written (default: continue, with a note)");
 }
 
-Beginning beginning_of(const Options& options, const Plan& plan) {
+Beginning beginning_of(const Options& options, const Plan& plan, bool restarted) {
   if (options.has("resume") && options.has("init"))
     refuse(options, "--resume goes on from a checkpoint, --init begins anew: give one of them");
   Beginning beginning;
-  if (options.has("resume")) {
-    beginning.checkpoint = std::make_unique<Checkpoint>(options.text("resume"));
+  const bool goes_on =
+      restarted && options.has("checkpoint") && holds_checkpoint(options.text("checkpoint"));
+  if (goes_on || options.has("resume")) {
+    beginning.checkpoint =
+        std::make_unique<Checkpoint>(options.text(goes_on ? "checkpoint" : "resume"));
     check_belongs(*beginning.checkpoint, plan);
   } else if (options.has("init")) {
     const std::string folder = folder_with_weights(options.text("init"));
@@ -102,6 +105,10 @@ void tell_differences(const CheckpointInfo& before, const CheckpointInfo& info) 
   }
 }
 
+std::int64_t checkpoint_interval(const Options& options) {
+  return options.integer("checkpoint-every", 1, kMostSteps, 0);
+}
+
 std::unique_ptr<CheckpointWriter> checkpoint_writer(const Options& options, CheckpointInfo info,
                                                     std::int64_t last,
                                                     const std::vector<KeptTensor>& tensors) {
@@ -113,7 +120,7 @@ std::unique_ptr<CheckpointWriter> checkpoint_writer(const Options& options, Chec
   return std::make_unique<CheckpointWriter>(
       CheckpointOptions{
           .folder = options.text("checkpoint"),
-          .every = options.integer("checkpoint-every", 1, kMostSteps, 0),
+          .every = checkpoint_interval(options),
           .keep = options.integer("keep", 0, kMostSteps, 2),
           .stop_on_failure = options.choice("on-checkpoint-error", {"continue", "stop"}) == "stop",
           .on_notice = print_note},

@@ -28,12 +28,16 @@ struct Beginning {
 };
 
 /// Reads, and checks, all that is there. Throws InputError where it is not of the plan's model, or
-/// its optimizer is another one; tells what was read otherwise than it stands.
-Beginning beginning_of(const Options& options, const Plan& plan);
+/// its optimizer is another one; tells what was read otherwise than it stands. `restarted`: by a
+/// launcher, after a failure: then the newest checkpoint that the run has kept itself goes first.
+Beginning beginning_of(const Options& options, const Plan& plan, bool restarted);
 
 /// Tells in what the run that goes on differs from the one that made the checkpoint. `info`: of the
 /// run that goes on.
 void tell_differences(const CheckpointInfo& before, const CheckpointInfo& info);
+
+/// --checkpoint-every; 0: at the end alone.
+std::int64_t checkpoint_interval(const Options& options);
 
 /// Null where --checkpoint is not given. Throws as CheckpointWriter does, and UsageError for
 /// options that would be ignored.

@@ -69,6 +69,20 @@ Storage storage_of(const Options& options) {
   return options.has("storage") ? storage_of(options["storage"]) : Storage::f32;
 }
 
+void check_ranks(const Options& options, bool several) {
+  const TransportTraits& transport = transport_of(options);
+  if (several && !backend_of(options).on_host)
+    refuse(options, "several ranks train on CPUs in this version: --backend {} needs one process",
+           backend_of(options).name);
+  if (several && options.has("transport") && !transport.between_ranks)
+    refuse(options, "--transport {} is within a process: ranks need tcp", transport.name);
+  if (!several && transport.between_ranks) {
+    refuse(options,
+           "--transport {} is between ranks: start them by tandem launch, torchrun, mpirun or srun",
+           transport.name);
+  }
+}
+
 bool by_messages(const Options& options) { return transport_of(options).by_messages; }
 
 void check_storage(const Options& options) {

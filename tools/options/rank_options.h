@@ -1,0 +1,46 @@
+#pragma once
+// A command run as several ranks: who this process is, by its launcher's environment and options,
+// and the group that it joins.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/program/program.h"
+#include "executor/ranks/rank_group.h"
+#include "executor/ranks/rank_place.h"
+#include "executor/ranks/rank_run.h"
+#include "tools/cli/options.h"
+
+namespace tandem::tools {
+
+void add_rank_options(Options& options);
+
+/// Empty: the process runs all there is. Throws InputError as find_rank_place(), and UsageError for
+/// options that would be ignored.
+std::optional<RankPlace> rank_place_of(const Options& options);
+
+/// A rank's group and what it needs.
+class Ranks {
+ public:
+  /// Joins the others. `path`: of the plan, which must be the same everywhere, as must be the
+  /// options that are no file's name.
+  Ranks(const Options& options, const RankPlace& place, const std::string& path);
+
+  bool is_first() const { return group_->rank() == 0; }
+  std::int32_t count() const { return group_->ranks(); }
+  RankGroup& group() const { return *group_; }
+  /// The devices of a run of `width` pipelines, as --ranks maps them, connected.
+  RankRun& connect(const Program& program, std::uint16_t width);
+  /// Null where nothing is to go wrong.
+  FaultInjector* faults() const { return faults_.get(); }
+
+ private:
+  const std::string map_;
+  std::unique_ptr<FaultInjector> faults_;
+  std::unique_ptr<RankGroup> group_;
+  std::unique_ptr<RankRun> run_;
+};
+
+}  // namespace tandem::tools
