@@ -93,7 +93,7 @@ void RankRun::begin(RunEars ears) {
 
 /// A failed run must end: whoever computes on, deaf to that, ends with the process.
 void RankRun::be_over() {
-  failed_ = true;
+  ended_early_ = true;
   const std::lock_guard lock(mutex_);
   if (over_ || alarm_.joinable()) return;
   alarm_ = std::jthread([this](const std::stop_token& stop) {
@@ -122,7 +122,7 @@ void RankRun::tell_update(std::int64_t batch, std::size_t first_tensor, const Up
 }
 
 void RankRun::listen_for_state(StateEars ears) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_mutex_);
   state_ears_ = std::move(ears);
 }
 void RankRun::tell_first(MessageKind kind, std::string message) {
@@ -133,10 +133,6 @@ void RankRun::tell_first_long(MessageKind kind, std::string message) {
 }
 void RankRun::tell(std::int32_t rank, MessageKind kind, std::string message) {
   group_.tell(rank, kind, std::move(message));
-}
-bool RankRun::has_ended() const {
-  const std::lock_guard lock(mutex_);
-  return over_ || failed_;
 }
 
 void RankRun::hear(std::int32_t from, MessageKind kind, const std::string& message) {
@@ -156,7 +152,7 @@ void RankRun::hear(std::int32_t from, MessageKind kind, const std::string& messa
     default:
       break;
   }
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(state_mutex_);
   if (state_ears_) state_ears_(from, kind, message);
 }
 
@@ -237,6 +233,7 @@ void RankRun::end() {
 }
 
 void RankRun::abort() {
+  ended_early_ = true;
   group_.listen({});
   engine_->abort();
   {

@@ -31,8 +31,8 @@ class RankRun final : public OtherRanks {
   void tell_first(MessageKind kind, std::string message);
   void tell_first_long(MessageKind kind, std::string message);
   void tell(std::int32_t rank, MessageKind kind, std::string message);
-  /// Or failed.
-  bool has_ended() const;
+  /// No answer will come.
+  bool has_ended() const { return ended_early_; }
 
   std::int32_t rank() const override { return group_.rank(); }
   std::int32_t rank_of(DeviceId device) const override { return rank_of_[device]; }
@@ -84,7 +84,8 @@ class RankRun final : public OtherRanks {
   RunEars ears_;
   StateEars state_ears_;
   bool over_ = false;
-  std::atomic<bool> failed_{false};
+  std::mutex state_mutex_;
+  std::atomic<bool> ended_early_{false};
   std::condition_variable_any ended_;
   std::jthread alarm_;
 };
