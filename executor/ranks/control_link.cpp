@@ -61,6 +61,13 @@ void ControlLink::send_long(MessageKind kind, std::string payload) {
   begin_writing();
 }
 
+void ControlLink::shut() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    boost::system::error_code ignored;
+    self->socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  });
+}
+
 void ControlLink::close() {
   const std::lock_guard lock(mutex_);
   if (ended_ || closes_) return;

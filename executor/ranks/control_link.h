@@ -58,6 +58,8 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   void send(MessageKind kind, std::string payload);
   /// Behind all that is urgent; waits while too much is under way.
   void send_long(MessageKind kind, std::string payload);
+  /// Ends it at once. From any thread.
+  void shut();
   /// Ends it when what was given is sent, without on_end.
   void close();
 

@@ -22,8 +22,6 @@ constexpr auto kBeat = std::chrono::milliseconds(250);
 /// A timer that is later than this was held up: the process was stopped, and the others' silence is
 /// no sign.
 constexpr auto kHeldUp = std::chrono::seconds(1);
-/// What breaks between two ranks may be told of later than it shows.
-constexpr auto kDoubt = std::chrono::milliseconds(3500);
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -260,7 +258,7 @@ std::string RankGroup::fail(const std::string& why) {
 
 void RankGroup::suspect(const std::string& why) {
   asio::post(context_, [this, why] {
-    doubt_.expires_after(kDoubt);
+    doubt_.expires_after(setup_.doubt);
     doubt_.async_wait([this, why](const boost::system::error_code& error) {
       if (!error) fail(why);
     });
@@ -275,6 +273,15 @@ void RankGroup::stop_all() {
     links = links_;
   }
   for (const auto& [rank, link] : links) link->send(MessageKind::stop, {});
+}
+
+void RankGroup::break_links() {
+  std::map<std::int32_t, Link> links;
+  {
+    const std::lock_guard lock(mutex_);
+    links = links_;
+  }
+  for (const auto& [rank, link] : links) link->shut();
 }
 
 void RankGroup::part() {

@@ -48,6 +48,8 @@ struct RankGroupSetup {
   std::vector<std::pair<std::string, std::uint64_t>> identity = {};
   Duration patience = std::chrono::seconds(60);  // until all are there
   Duration silence = std::chrono::seconds(3);    // after which one is lost
+  /// What breaks between two ranks may be the end of one of them, which is told of later.
+  Duration doubt = std::chrono::milliseconds(3500);
   FaultInjector* faults = nullptr;
 };
 
@@ -99,6 +101,8 @@ class RankGroup {
   /// first.
   void suspect(const std::string& why);
   void stop_all();
+  /// As the end of the process would, for tests.
+  void break_links();
   /// Links end as they should: nobody is lost.
   void part();
 
