@@ -50,6 +50,7 @@ void bench_gpu_gpt2(const Settings& settings, const Show& show);
 void bench_gpu_stage(const Settings& settings, const Show& show);
 std::vector<Section> bench_checkpoint(const Settings& settings);
 std::vector<Section> bench_pipeline(const Settings& settings);
+std::vector<Section> bench_ranks(const Settings& settings);
 std::vector<Section> bench_schedules(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);
 std::vector<Section> bench_training(const Settings& settings);

@@ -36,6 +36,7 @@ constexpr Benchmark kBenchmarks[] = {
     {"schedules", "seconds that automatic schedulers take", when_ended<bench_schedules>},
     {"pipeline", "two stages on two cores beside their simulated ideal",
      when_ended<bench_pipeline>},
+    {"ranks", "hand-overs and pipelines over loopback, beside threads", when_ended<bench_ranks>},
     {"checkpoint", "what checkpoints cost a run, and how fast they reach the disk",
      when_ended<bench_checkpoint>},
     {"gpu", "kernels of a GPU beside the best that it does", bench_gpu},
