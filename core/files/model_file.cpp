@@ -66,6 +66,7 @@ void read_rotary(const JsonReader& reader, RotaryPositions& rotary) {
 
 void read_details(const JsonReader& reader, LayerDetails& details) {
   read_number(reader.optional("norm_epsilon"), 0.0, details.norm_epsilon);
+  read_number(reader.optional("initial_deviation"), 0.0, details.initial_deviation);
   if (reader.has("activation"))
     details.activation = reader["activation"].one_of<Activation>(kActivations);
   if (reader.has("sliding_window"))
@@ -75,9 +76,10 @@ void read_details(const JsonReader& reader, LayerDetails& details) {
 
 void read_shape(const JsonReader& reader, ModelSpec& model) {
   TransformerShape& shape = model.shape;
-  std::vector<std::string_view> known{
-      "key_value_heads",   "head_width",   "mlp_width",  "positions",      "segments", "experts",
-      "experts_per_token", "norm_epsilon", "activation", "sliding_window", "rotary"};
+  std::vector<std::string_view> known{"key_value_heads",   "head_width",   "mlp_width",
+                                      "positions",         "segments",     "experts",
+                                      "experts_per_token", "norm_epsilon", "activation",
+                                      "sliding_window",    "rotary",       "initial_deviation"};
   for (const auto& [key, flag] : kShapeFlags) known.push_back(key);
   if (!reader.object(known)) return;
   const auto count = [](const JsonReader& value, std::int32_t least, std::int32_t most) {
@@ -198,6 +200,8 @@ nlohmann::ordered_json shape_json(const TransformerShape& shape) {
   for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
   const LayerDetails &details = shape.details, usual = {};
   if (details.norm_epsilon != usual.norm_epsilon) json["norm_epsilon"] = details.norm_epsilon;
+  if (details.initial_deviation != usual.initial_deviation)
+    json["initial_deviation"] = details.initial_deviation;
   if (details.activation != usual.activation) json["activation"] = name(details.activation);
   if (details.sliding_window > 0) json["sliding_window"] = details.sliding_window;
   if (details.rotary.theta > 0.0) json["rotary"] = rotary_json(details.rotary);

@@ -236,6 +236,18 @@ void read_bert(const JsonReader& root, const std::string& class_name, ModelSpec&
   only(root, "is_decoder", false, "a decoder of BERT's layers");
 }
 
+/// Diagnoses scores of attention that GPT-2's are not.
+void read_gpt2(const JsonReader& root) {
+  only(root, "add_cross_attention", false, "attention to an encoder");
+  constexpr std::string_view kDepth = "scale_attn_by_inverse_layer_idx",
+                             kRoot = "scale_attn_weights";
+  if (flag_or(root, kDepth, false))
+    root[kDepth].diagnose("scores of attention divided by the number of their block: not computed");
+  if (!flag_or(root, kRoot, true))
+    root[kRoot].diagnose(
+        "scores of attention not divided by the root of a head's width: not computed");
+}
+
 void read_opt(const JsonReader& root, ModelSpec& model) {
   model.shape.positions += 2;  // the table begins with two rows for padding
   only(root, "do_layer_norm_before", true, "a norm behind each layer of OPT");
@@ -265,7 +277,7 @@ void read_family(const JsonReader& root, const std::string& class_name, const Fa
     shape.positions = model.sequence;
   if (family.type == "bert") read_bert(root, class_name, model);
   if (family.type == "opt") read_opt(root, model);
-  if (family.type == "gpt2") only(root, "add_cross_attention", false, "attention to an encoder");
+  if (family.type == "gpt2") read_gpt2(root);
   if (shape.experts > 0) read_experts(root, shape);
   if (shape.gated && !shape.query_bias) {
     const bool bias = flag_or(root, "attention_bias", false);

@@ -87,6 +87,7 @@ std::int32_t read_window(const JsonReader& root, std::string_view family) {
 void read_details(const JsonReader& root, std::string_view family, ModelSpec& model) {
   LayerDetails& details = model.shape.details;
   details.activation = read_activation(root, family);
+  details.initial_deviation = number_or(root, "initializer_range", details.initial_deviation, 0.0);
   if (family == "gpt2") details.norm_epsilon = number_or(root, "layer_norm_epsilon", 1e-5, 0.0);
   if (!is_one_of(kLikeLlama, family)) return;
   details.norm_epsilon = number_or(root, "rms_norm_eps", 1e-6, 0.0);

@@ -222,6 +222,7 @@ inline void OpIndex::record(NodeTable& table, const Op& op, NodeId node) const {
 }
 
 void OpIndex::record_updates() {
+  if (schedule_.forwards_alone) return;
   const auto residue = [&](NodeId node) {
     return split(body_.ops[at(node)].op.microbatch, m_).residue;
   };
@@ -257,8 +258,9 @@ void OpIndex::check_complete() const {
     std::uint16_t* of_stage = seen.data() + index(placement.stage[replica]) * at(m_);
     for (std::int32_t residue = 0; residue < m_; ++residue) {
       const bool is_there = forward(replica, residue) != kNone;
-      if (is_there != (input_gradient(replica, residue) != kNone) ||
-          is_there != (weight_gradient(replica, residue) != kNone)) {
+      const bool whole = is_there && !schedule_.forwards_alone;
+      if (whole != (input_gradient(replica, residue) != kNone) ||
+          whole != (weight_gradient(replica, residue) != kNone)) {
         reject(schedule_,
                "stage {} has only a part of microbatch {}: forward, input- and "
                "weight-gradient belong together",

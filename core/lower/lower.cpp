@@ -44,6 +44,7 @@ class Assembly {
     parts_.placement = placement_;
     parts_.version_rule = schedule_.version_rule;
     parts_.readings = schedule_.readings;
+    parts_.forwards_alone = schedule_.forwards_alone;
     parts_.instructions.reserve(size);
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
     parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());

@@ -83,7 +83,8 @@ struct Connector {
     const std::size_t made = body_.transfers.size();
     if (apart) {
       body_.links.push_back({OpKind::send_activation, edge.from, edge.to, above, below});
-      body_.links.push_back({OpKind::send_gradient, edge.to, edge.from, below, above});
+      if (!schedule_.forwards_alone)
+        body_.links.push_back({OpKind::send_gradient, edge.to, edge.from, below, above});
     }
     for (std::int32_t residue = 0; residue < m_; ++residue) {
       const NodeId from = index_.forward(edge.from, residue);
@@ -93,7 +94,7 @@ struct Connector {
       const NodeId back_to = index_.input_gradient(edge.from, residue);
       if (apart) {
         carry(from, to, down);
-        carry(back_from, back_to, down + 1);
+        if (back_from != kNone) carry(back_from, back_to, down + 1);
       } else {
         wait_for(to, from);
         wait_for(back_to, back_from);
@@ -231,6 +232,7 @@ struct Connector {
   /// What reads weights reads the version made `staleness` + 1 updates of its stage before the one
   /// that covers its microbatch.
   void wait_for_version(NodeId self) {
+    if (schedule_.forwards_alone) return;  // there is one
     const Op& own = op(self);
     const Split at_batch = place(self);
     const std::vector<NodeId>& updates = index_.updates(own.replica);

@@ -52,7 +52,7 @@ void each_held_change(const Program& program, Change change) {
   const bool remakes = std::ranges::any_of(program.instructions(), [](const Instruction& one) {
     return one.op.kind == OpKind::recompute;
   });
-  const std::int32_t later = remakes ? -1 : 0;
+  const std::int32_t later = remakes || program.forwards_alone() ? -1 : 0;
   for_each_until_steady(program, [&](const Op& op) {
     const DeviceId device = placement.device[op.replica];
     const auto add = [&](HeldCounts what) { change(device, op, what); };

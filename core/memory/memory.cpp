@@ -67,7 +67,7 @@ Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& sl
                                     const OfSlices<Pieces>& pieces) {
   const Placement& placement = program.placement();
   const MicrobatchSequence sequence(program);
-  std::vector<bool> recomputes(placement.replicas(), false);
+  std::vector<bool> recomputes(placement.replicas(), program.forwards_alone());
   for (const Instruction& instruction : program.instructions()) {
     if (instruction.op.kind == OpKind::recompute) recomputes[index(instruction.op.replica)] = true;
   }

@@ -66,7 +66,8 @@ class SlotCounter {
     for (const ReplicaId replica : ids(context))
       counts_[replica][SlotKind::context_gradient] = context[replica];
     const std::int64_t ramp = program_.ramp();
-    std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
+    std::int64_t batches = program_.forwards_alone() ? 1 : 3 * ramp + program_.depth() + 2;
+    std::int64_t alike = 0;
     State state = start();
     for (std::int64_t body = -ramp; body < batches; ++body) {
       for (const std::int64_t few : {1, 2}) {
@@ -362,6 +363,7 @@ class SlotCounter {
 
   /// Whether the slot that `replica` used for a microbatch is known to `device` to be free again.
   bool released(SlotKind kind, ReplicaId replica, const Turn& microbatch, DeviceId device) const {
+    if (program_.forwards_alone()) return false;
     const auto consumed = [&](const std::vector<ReplicaId>& consumers,
                               const std::vector<Release>& elsewhere) {
       return std::ranges::all_of(consumers, [&](ReplicaId consumer) {

@@ -40,7 +40,8 @@ struct RotaryPositions {
 
 /// What layers compute, at a price that does not depend on it.
 struct LayerDetails {
-  double norm_epsilon = 1e-5;  // added to variances and mean squares
+  double norm_epsilon = 1e-5;       // added to variances and mean squares
+  double initial_deviation = 0.02;  // of matrices and tables, where training begins with none
   Activation activation = Activation::gelu;
   std::int32_t sliding_window = 0;  // tokens that one attends to at most; 0: to all before it
   RotaryPositions rotary = {};      // where no positions are learned

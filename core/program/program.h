@@ -96,6 +96,7 @@ struct ProgramParts {
   Placement placement;
   VersionRule version_rule = VersionRule::same;  // Schedule::version_rule
   Table<StageId, Reading> readings = {};         // Schedule::readings
+  bool forwards_alone = false;                   // Schedule::forwards_alone
   std::vector<Instruction> instructions;         // one global topological order
   std::vector<LaneId> lane_pool;
   std::vector<Wait> wait_pool;
@@ -121,6 +122,8 @@ class Program {
   /// Which of its microbatch's an op works on, from 0. REQUIRES: it is of one.
   std::int32_t slice_of(const Op& op) const { return op.microbatch % parts_.slices; }
   VersionRule version_rule() const { return parts_.version_rule; }
+  /// Nothing comes back that says when a slot is free: a body ends before the next one begins.
+  bool forwards_alone() const { return parts_.forwards_alone; }
 
   /// What the passes of a replica's stage read instead of the weights.
   Reading reading(ReplicaId replica) const {

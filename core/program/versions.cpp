@@ -7,7 +7,9 @@
 namespace tandem {
 
 WeightVersions::WeightVersions(const Program& program)
-    : microbatches_(program.microbatches()), last_covered_(program.placement().replicas()) {
+    : microbatches_(program.microbatches()),
+      forwards_alone_(program.forwards_alone()),
+      last_covered_(program.placement().replicas()) {
   readers_.reserve(program.size());
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
@@ -31,6 +33,7 @@ std::optional<std::int64_t> WeightVersions::operator()(const Instance& instance)
   const std::int64_t update = covering_update(reader.replica, instance.microbatch);
   if (makes_version(reader.kind)) return update + 1;
   if (!reads_weights(reader.kind)) return std::nullopt;
+  if (forwards_alone_) return 0;
   return std::max<std::int64_t>(update - reader.staleness, 0);
 }
 

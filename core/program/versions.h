@@ -14,7 +14,7 @@ namespace tandem {
 
 /// Version 0 is the initial one; the u-th update of a stage, from 0, makes version u + 1. For one
 /// update a batch, an op that is `staleness` stale reads version max(batch − staleness, 0): 2BW's
-/// rule with staleness 1, vanilla with 0.
+/// rule with staleness 1, vanilla with 0. A program of forwards alone has version 0 only.
 class WeightVersions {
  public:
   explicit WeightVersions(const Program& program);
@@ -35,6 +35,7 @@ class WeightVersions {
   };
 
   std::int32_t microbatches_;
+  bool forwards_alone_;
   Table<ReplicaId, std::vector<std::int32_t>>
       last_covered_;  // residues, ascending, one an update of a body
   Table<InstructionId, Reader> readers_;

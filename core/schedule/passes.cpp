@@ -1,6 +1,7 @@
 #include "core/schedule/passes.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -127,6 +128,23 @@ void insert_validation(Schedule& schedule) {
     std::rotate(order.begin(), first, order.end());
     order.insert(order.end(), validates.begin(), validates.end());
   }
+}
+
+void keep_forwards(Schedule& schedule) {
+  const std::int32_t m = schedule.microbatches;
+  for (std::vector<Op>& order : schedule.order) {
+    std::erase_if(order, [](const Op& op) { return op.kind != OpKind::forward; });
+    // Those of batches to come have been done, bodies ago, before this one's.
+    std::ranges::stable_sort(order, std::greater{},
+                             [m](const Op& op) { return op.microbatch / m; });
+    for (Op& op : order) {
+      op.microbatch %= m;
+      op.staleness = op.group = 0;
+    }
+  }
+  schedule.forwards_alone = true;
+  schedule.version_rule = VersionRule::same;
+  schedule.readings = {};
 }
 
 }  // namespace tandem

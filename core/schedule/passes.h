@@ -24,4 +24,9 @@ void insert_reduction(Schedule& schedule, bool global_norm);
 /// wait for itself. REQUIRES: vanilla weights, one `reduce_norm` and one update a batch.
 void insert_validation(Schedule& schedule);
 
+/// Makes a program of forwards alone of the same placement: each microbatch once through the model,
+/// in the order in which its device
+/// takes them, with the weights as they are. REQUIRES: sequences are whole.
+void keep_forwards(Schedule& schedule);
+
 }  // namespace tandem

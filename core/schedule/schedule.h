@@ -35,6 +35,7 @@ struct Schedule {
   VersionRule version_rule = VersionRule::same;
   /// Of each stage, what its passes read instead of the weights; empty: these.
   Table<StageId, Reading> readings = {};
+  bool forwards_alone = false;  // nothing is trained: keep_forwards() (core/schedule/passes.h)
   /// Of a batch, as data counts them: whole.
   std::int32_t whole_microbatches() const { return microbatches / slices; }
   friend bool operator==(const Schedule&, const Schedule&) = default;

@@ -25,18 +25,29 @@ class Completeness {
         check_work(stage, r);
         check_eviction(stage, r);
       }
-      check_updates(stage);
+      if (!program_.forwards_alone()) check_updates(stage);
     }
+    check_nothing_trains();
     for (const Link& link : facts_.links()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
     }
   }
 
  private:
+  void check_nothing_trains() {
+    for (const InstructionId id : program_.order()) {
+      const OpKind kind = program_[id].op.kind;
+      if (!program_.forwards_alone() || makes_output(kind) || carries_output(kind)) continue;
+      report_.add(ViolationKind::malformed, id, "{}: in a program of forwards alone",
+                  at_instruction(program_, id));
+    }
+  }
+
   void check_work(StageId stage, std::int32_t r) {
     need(stage, r, Work::forward, "forward");
     const ReplicaId replica = facts_.replica_of(stage, r);
     if (replica == kNoReplica) return;
+    if (program_.forwards_alone()) return;
     need(stage, r, Work::input_gradient, "backward");
     need(stage, r, Work::weight_gradient, "weight gradient");
     // Its forwards keep nothing.
@@ -160,7 +171,7 @@ class Completeness {
                   "no send_activation of microbatch {} from {} to {}", r,
                   at_replica(program_, from), at_replica(program_, to));
     }
-    if (!exists(link.gradient[row])) {
+    if (!program_.forwards_alone() && !exists(link.gradient[row])) {
       report_.add(ViolationKind::missing_transfer, facts_.find(Work::input_gradient, link.from, r),
                   "no send_gradient of microbatch {} from {} to {}", r, at_replica(program_, to),
                   at_replica(program_, from));

@@ -53,7 +53,7 @@ class Slots : public Checker {
     const InstructionId last = facts_.last_gradient(stage, r);
     switch (kind) {
       case SlotKind::input:
-        return {r, received(stage, r), {last}};
+        return {r, received(stage, r), {exists(last) ? last : forward}};
       case SlotKind::kept_gradients:
         if (input_gradient == last) return {r, {}, {last}};
         return {r, {input_gradient}, {last}};
@@ -119,8 +119,9 @@ class Slots : public Checker {
       const ReplicaId consumer = facts_.replica_of(other, r);
       if (consumer == kNoReplica) continue;
       const bool here = facts_.device(consumer) == facts_.device(replica);
-      all.push_back(here ? facts_.last_gradient(other, r)
-                         : (link.*transfers)[static_cast<std::size_t>(r)]);
+      const InstructionId done = program_.forwards_alone() ? facts_.find(Work::forward, other, r)
+                                                           : facts_.last_gradient(other, r);
+      all.push_back(here ? done : (link.*transfers)[static_cast<std::size_t>(r)]);
     }
     std::erase(all, kNoInstruction);
     return all;
@@ -196,6 +197,7 @@ class Slots : public Checker {
                            at_instruction(program_, use.takers[0]), use.label);
       }
       const std::int64_t batches_before = -floor_div(q - count, per_batch);
+      if (program_.forwards_alone() && batches_before > 0) continue;  // they have ended
       const Use& last = uses[static_cast<std::size_t>(q - count + batches_before * per_batch)];
       check_uses(replica, kind, last, use, batches_before);
     }
@@ -231,7 +233,8 @@ class Slots : public Checker {
       const InstructionId again = facts_.find(Work::recompute, stage, r);
       const InstructionId forward = facts_.find(Work::forward, stage, r);
       const InstructionId made = exists(again) ? again : forward;
-      if (exists(again) && !slots_[replica].forwards_in_workspace) borrow.insert(forward);
+      const bool drops = exists(again) || program_.forwards_alone();
+      if (drops && !slots_[replica].forwards_in_workspace) borrow.insert(forward);
       const InstructionId freed = facts_.last_gradient(stage, r);
       if (!exists(made) || !exists(freed)) continue;
       takes.insert(made);

@@ -33,6 +33,11 @@ class Versions : public Checker {
   void check_reader(InstructionId id, InstructionId forward, std::int32_t r) {
     if (!exists(id)) return;  // reported as missing
     const Op& op = program_[id].op;
+    if (program_.forwards_alone()) {
+      const Reader reader{.id = id, .replica = op.replica, .residue = r};
+      if (slots_[op.replica][SlotKind::weights] < 1) overwritten(reader, id, 0);
+      return;
+    }
     const bool differs = exists(forward) && op.staleness != program_[forward].op.staleness;
     if (differs && !mixes_versions(program_.version_rule())) {
       report_.add(ViolationKind::wrong_version, id,

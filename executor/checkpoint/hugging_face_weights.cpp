@@ -135,10 +135,16 @@ std::vector<std::string> HuggingFaceWeights::unknown() const {
       known.insert(std::string(without_prefix(part.name)));
   }
   if (model_.tied) known.insert("lm_head.weight");  // the embedding's table again
+  std::set<std::string, std::less<>> seen;
   std::vector<std::string> faults;
   for (const SafetensorsFile& file : files_) {
     for (const StoredTensor& tensor : file.tensors()) {
-      if (known.contains(without_prefix(tensor.name)) || is_mask(tensor.name)) continue;
+      if (is_mask(tensor.name)) continue;
+      if (!seen.insert(std::string(without_prefix(tensor.name))).second) {
+        faults.push_back(fmt::format("{} is there twice: which of them counts?", tensor.name));
+        continue;
+      }
+      if (known.contains(without_prefix(tensor.name))) continue;
       faults.push_back(fmt::format("{} is no tensor of the model", tensor.name));
     }
   }

@@ -20,4 +20,7 @@ std::vector<KeptTensor> kept_tensors(const Program& program, const SlotCounts& s
                                      const ModelSpec& model, std::span<const LayerRange> layers,
                                      Optimizer optimizer);
 
+/// Of the copy that a checkpoint is written from, however large a model is.
+double copied_bytes(const std::vector<KeptTensor>& kept);
+
 }  // namespace tandem

@@ -53,22 +53,4 @@ ModelFolder open_model_folder(const std::string& path, std::optional<std::int32_
   return folder;
 }
 
-std::vector<LayerRange> single_layers(const ModelSpec& model) {
-  std::vector<LayerRange> layers;
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(layers_of(model).size()); ++i)
-    layers.push_back({i, i + 1});
-  return layers;
-}
-
-std::vector<std::vector<float>> layer_weights(const ModelFolder& folder) {
-  std::vector<std::vector<float>> weights(layers_of(folder.model).size());
-  for (const LayerTensor& each : tensors_of(folder.model)) {
-    std::vector<float>& own = weights[static_cast<std::size_t>(each.layer)];
-    const auto size = static_cast<std::size_t>(each.tensor.size());
-    own.resize(own.size() + size);  // they lie without gaps, in this order
-    begin_plane<float>(*folder.weights, kNewestWeights, each.tensor, std::span(own).last(size));
-  }
-  return weights;
-}
-
 }  // namespace tandem

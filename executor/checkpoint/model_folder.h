@@ -24,10 +24,4 @@ struct ModelFolder {
 /// checked.
 ModelFolder open_model_folder(const std::string& path, std::optional<std::int32_t> sequence = {});
 
-/// A range for each layer of a model.
-std::vector<LayerRange> single_layers(const ModelSpec& model);
-
-/// The weights of each layer, as the layer lays them out.
-std::vector<std::vector<float>> layer_weights(const ModelFolder& folder);
-
 }  // namespace tandem

@@ -82,6 +82,16 @@ Data::Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t s
   if (order == SampleOrder::spread) stride_ = spreading_stride(distinct_samples());
 }
 
+Data::Data(const ModelSpec& model)
+    : model_(model), microbatch_size_(1), seed_(0), order_(SampleOrder::spread) {}
+
+void Data::set_prompt(std::span<const std::int32_t> prompt) {
+  TANDEM_CHECK(!prompt.empty() && std::ssize(prompt) <= model_.sequence, prompt.size(),
+               model_.sequence);
+  prompt_.assign(prompt.begin(), prompt.end());
+  prompt_.resize(static_cast<std::size_t>(model_.sequence));
+}
+
 std::int64_t Data::distinct_samples() const { return (tokens_.size() - 1) / model_.sequence; }
 
 std::int64_t Data::place_of(std::uint64_t number) const {
@@ -106,6 +116,10 @@ void Data::fill(std::int64_t k, Sample<T>& sample) const {
 
 template <class T>
 void Data::fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const {
+  if (!prompt_.empty()) {
+    sample.tokens = prompt_;
+    return;
+  }
   const std::int64_t begins = k * microbatch_size_ + shift_;
   TANDEM_CHECK(k >= 0 && begins >= 0, k, shift_);
   const auto first_sample = static_cast<std::uint64_t>(begins);

@@ -28,7 +28,7 @@ enum class SampleOrder : std::uint8_t {
   shuffled,  // the same samples, each once an epoch, in an order drawn by (seed, epoch)
 };
 
-/// Immutable: may be shared by threads.
+/// May be shared by threads, but for what changes it.
 class Data {
  public:
   /// For a language model. Throws InputError when a token is beyond the vocabulary, a text's
@@ -36,6 +36,12 @@ class Data {
   /// linear architecture the tokens are not used.
   Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed,
        Tokens tokens = shipped_training_tokens(), SampleOrder order = SampleOrder::random);
+
+  /// Every microbatch is one sample, the prompt, without targets: for the model to go on with.
+  explicit Data(const ModelSpec& model);
+  /// Of one token or more; of no more than the model's sequence (checked). Behind them come zeros,
+  /// which causal attention does not see. Not while another thread fills samples.
+  void set_prompt(std::span<const std::int32_t> prompt);
 
   /// Fills `sample` with microbatch `k`, k ≥ 0 counted from the start of the run. Allocates only
   /// where `sample` is smaller than a microbatch.
@@ -64,6 +70,7 @@ class Data {
   SampleOrder order_;
   std::int64_t shift_ = 0;
   std::int64_t stride_ = 1;  // of SampleOrder::spread, in samples
+  std::vector<std::int32_t> prompt_ = {};
 };
 
 /// A sample as the kernels of a device read it. In a task of the stream whose kernels do.

@@ -30,9 +30,9 @@ class Attention {
     const std::string prefix = fmt::format("block{}.attention", block);
     std::vector<Tensor> tensors;
     append_tensors(norm_tensors(prefix + ".norm", shape_.norm()), tensors);
-    append_tensors(
-        projection_tensors(prefix + ".qkv", d_, made_, kInitialDeviation, built_.query_bias),
-        tensors);
+    append_tensors(projection_tensors(prefix + ".qkv", d_, made_, initial_deviation(shape_.model),
+                                      built_.query_bias),
+                   tensors);
     if (built_.head_norm) {
       for (const char* part : {".query_norm.gain", ".key_norm.gain"}) {
         append_tensors(

@@ -69,7 +69,7 @@ class Embedding {
             .shape = {rows, shape_.model.width},
             .decayed = true,
             .initial = Initial::normal,
-            .deviation = kInitialDeviation};
+            .deviation = initial_deviation(shape_.model)};
   }
   std::int64_t table_size() const {
     return std::int64_t{shape_.model.vocabulary} * shape_.model.width;

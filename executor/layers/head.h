@@ -24,7 +24,7 @@ class Head {
                      .shape = {vocabulary_, d_},
                      .decayed = true,
                      .initial = Initial::normal,
-                     .deviation = kInitialDeviation,
+                     .deviation = initial_deviation(shape_.model),
                      .key = shape_.model.tied ? kTokenTable : kHeadTable}},
                    tensors);
     return tensors;

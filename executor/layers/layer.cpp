@@ -87,9 +87,13 @@ double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
   return 1.0 / (static_cast<double>(microbatch_size) * model.sequence * microbatches);
 }
 
+double initial_deviation(const ModelSpec& model) {
+  return shape_of(model).details.initial_deviation;
+}
+
 double residual_deviation(const ModelSpec& model) {
-  if (shape_of(model).positions == 0) return kInitialDeviation;
-  return kInitialDeviation / std::sqrt(2.0 * model.blocks);
+  const double usual = initial_deviation(model);
+  return shape_of(model).positions == 0 ? usual : usual / std::sqrt(2.0 * model.blocks);
 }
 
 }  // namespace tandem

@@ -230,7 +230,6 @@ void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values);
 std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t inner,
                                        std::int64_t columns, double deviation, bool has_bias);
 
-inline constexpr double kInitialDeviation = 0.02;  // GPT-2
 inline constexpr const char* kTokenTable = "embedding.token.weight";
 inline constexpr const char* kHeadTable = "head.projection.weight";
 inline constexpr const char* kPositionTable = "embedding.position.weight";
@@ -240,6 +239,8 @@ inline constexpr const char* kPositionTable = "embedding.position.weight";
 double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
                        std::int32_t microbatches);
 
+/// Of the model's matrices and tables, before training.
+double initial_deviation(const ModelSpec& model);
 /// GPT-2 shrinks what is added to the residual stream by the root of the number of additions;
 /// models with rotary positions, which follow Llama, do not.
 double residual_deviation(const ModelSpec& model);

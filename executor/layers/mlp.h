@@ -17,8 +17,9 @@ class Mlp {
     const std::string prefix = fmt::format("block{}.mlp", block);
     std::vector<Tensor> tensors;
     append_tensors(norm_tensors(prefix + ".norm", shape_.norm()), tensors);
-    append_tensors(
-        projection_tensors(prefix + ".expand", d_, before_, kInitialDeviation, has_bias_), tensors);
+    append_tensors(projection_tensors(prefix + ".expand", d_, before_,
+                                      initial_deviation(shape_.model), has_bias_),
+                   tensors);
     append_tensors(projection_tensors(prefix + ".projection", inside_, d_,
                                       residual_deviation(shape_.model), has_bias_),
                    tensors);

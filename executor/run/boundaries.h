@@ -75,6 +75,15 @@ class Boundaries {
     return sequence_.makes_gradient_in_output(s.id, microbatch) ? made.held() : made.acquire();
   }
 
+  /// What a forward read that no backward will read.
+  void release_after_forward(State& s, std::int64_t microbatch) const {
+    const auto above = neighbours_.above(s.id, microbatch);
+    if (!above) return;
+    if (neighbours_.share_device(s.id, *above))
+      return use(*states_[*above], states_[*above]->output, microbatch).release();
+    use(s, s.input, microbatch).release();
+  }
+
   /// What a stage read, when it has made the last gradient of a microbatch.
   void release_after_backward(State& s, std::int64_t microbatch) const {
     const auto above = neighbours_.above(s.id, microbatch),

@@ -174,7 +174,7 @@ class DeviceMachine {
     const std::span<const T> sent = from.held();
     const auto bytes = static_cast<Bytes>(sent.size_bytes());
     kernels.copy(sent, Boundaries<B>::make_room(into, op.kind));
-    if (!activation) from.release();
+    if (!activation || program_.forwards_alone()) from.release();
     deliver(instance.id, {into.ring, into.use, target.place.device}, start, bytes, stream);
   }
 

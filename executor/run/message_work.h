@@ -85,7 +85,7 @@ class MessageWork {
     const auto from = stages_.boundaries().sent_from(s, op.kind, instance.microbatch);
     const Mark start = backend_.mark(stream);
     run_.transport->send(communicator(instance), from.held(), stream);
-    if (!carries_output(op.kind)) from.release();
+    if (!carries_output(op.kind) || program_.forwards_alone()) from.release();
     log_.note(instance, start, backend_.mark(stream), stream);
   }
 

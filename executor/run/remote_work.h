@@ -54,8 +54,8 @@ class RemoteWork {
     });
     backend_.enqueue_when(
         stream, [sent] { return sent->load(std::memory_order_acquire); },
-        [kind, from] {
-          if (!carries_output(kind)) from.release();
+        [kind, from, alone = program_.forwards_alone()] {
+          if (!carries_output(kind) || alone) from.release();
         });
   }
 

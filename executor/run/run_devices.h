@@ -119,7 +119,8 @@ class RunDevices {
           .mixes_versions = mixes_versions(program_.version_rule()),
           .reading = program_.reading(replica),
           .first_tensor = first_tensors_[placement.stage[replica]],
-          .updates_a_batch = program_.microbatches() / covered_[replica],
+          .updates_a_batch =
+              program_.forwards_alone() ? 0 : program_.microbatches() / covered_[replica],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
                                         covered_[last] / program_.slices() * run_.width),
           .gradient_factor = static_cast<double>(covered_[last]) / covered_[replica]};
@@ -148,7 +149,7 @@ class RunDevices {
     for (const Instruction& instruction : program_.instructions()) {
       State* const state = run_.replicas[pipeline][instruction.op.replica];
       if (state == nullptr) continue;
-      if (repeats(instruction.op.kind)) state->recomputes = true;
+      if (repeats(instruction.op.kind) || program_.forwards_alone()) state->recomputes = true;
       if (settles_step(instruction.op.kind)) state->validates = true;
     }
   }

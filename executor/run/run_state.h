@@ -4,6 +4,7 @@
 // they meet where gradients are summed.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -92,6 +93,8 @@ struct RunState {
   OtherRanks* others = nullptr;           // null: all devices are run here
   std::function<void(DeviceId)> wake;     // a device's thread, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
+  /// Time that the devices have spent on their compute lanes' work, all together.
+  mutable std::atomic<Duration::rep> computed{0};
   std::function<void(std::int64_t sample, double loss, std::chrono::steady_clock::time_point at)>
       on_loss;
   /// Of every update of every stage, once it stays.

@@ -2,6 +2,7 @@
 // StageWork: what the compute ops and updates of a program do to their stages' slots, on one device
 // of one pipeline.
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -59,8 +60,13 @@ class StageWork {
     Loss loss = s.stage.is_last() ? backend_.template results<double>(1) : nullptr;
     spans.loss = loss.get();
     s.stage_of(k).forward(kernels, spans);
+    show_logits(s, spans, k);
     if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
-    s.begin_reading(version);
+    if (run_.program.forwards_alone()) {
+      boundaries_.release_after_forward(s, k);
+    } else {
+      s.begin_reading(version);
+    }
     note_version(instance, version);
     if (!loss) return;
     if (s.validates && version > s.settled) {
@@ -334,6 +340,15 @@ class StageWork {
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
         .scratch = scratch_for(s, k),
         .earlier_pieces = earlier_stashes(s, k)};
+  }
+
+  /// Where data has no targets: what the model says of each token's successor.
+  void show_logits(const State& s, const ForwardSpans<T, W>& spans, std::int64_t microbatch) {
+    if (!run_.setup.on_logits || !s.stage.is_last()) return;
+    if constexpr (std::same_as<T, W>) {
+      const auto logits = backend_.fetch(std::span<const T>(s.stage.logits(spans)));
+      run_.setup.on_logits(microbatch, logits.span());
+    }
   }
 
   using Loss = std::shared_ptr<double[]>;

@@ -27,6 +27,7 @@ struct StepReport {
   // When the devices had made the last of its losses, and of all: the host may hear of it later.
   std::chrono::steady_clock::time_point losses_at{}, at{};
   Duration since_start{}, losses_since_start{};  // pauses apart
+  Duration computed{};  // of that, what a device has spent in kernels; the mean over them
 };
 
 /// What an update that stays came to.

@@ -50,7 +50,8 @@ class TrainingRun {
         run_(program, setup, width_of(program)),
         devices_(run_, std::move(make_backend)),
         log_(
-            std::int64_t{program.microbatches()} * run_.width, program.placement().stages(),
+            std::int64_t{program.microbatches()} * run_.width,
+            program.forwards_alone() ? 0 : program.placement().stages(),
             run_.tensors.size(), [this](StepReport step) { end_step(step); },
             loss_weights(setup.stage.model.sequence, setup.stage.slices), start_.batches()) {
     check_guard(program, setup.stage);
@@ -96,7 +97,9 @@ class TrainingRun {
       interrupt();
       if (run_.others != nullptr) run_.others->stop();
     });
-    const std::int64_t segment = setup_.pause_every > 0 ? setup_.pause_every : setup_.batches;
+    const std::int64_t segment = program_.forwards_alone() ? 1
+                                 : setup_.pause_every > 0  ? setup_.pause_every
+                                                           : setup_.batches;
     for (std::int64_t first = start_.batches();
          first < setup_.batches && !stop_.stop_requested();) {
       const std::int64_t last = std::min((first / segment + 1) * segment, setup_.batches);
@@ -177,6 +180,9 @@ class TrainingRun {
   void end_step(StepReport step) {
     step.since_start = step.at - run_.start;
     step.losses_since_start = step.losses_at - run_.start;
+    std::int64_t here = 0;
+    devices_.for_each([&here](DeviceId, const Device&) { ++here; });
+    step.computed = Duration(run_.computed.load(std::memory_order_relaxed)) / here;
     if (setup_.on_step) setup_.on_step(step);
   }
 
@@ -342,7 +348,7 @@ class TrainingRun {
     });
     if (run_.others != nullptr && !report_.interrupted) gather_reports();
     report_.losses = log_.take_losses();  // the other ranks have told theirs by now
-    if (report_.interrupted) return;
+    if (report_.interrupted || program_.forwards_alone()) return;
     for (const auto& [layers, fetched] : newest_weights(setup_.batches)) {
       for (const Tensor& tensor : devices_.tensors_of(layers)) {
         const auto values = fetched.span().subspan(static_cast<std::size_t>(tensor.offset),

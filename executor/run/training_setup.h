@@ -72,6 +72,9 @@ struct TrainingSetup {
   /// meanwhile. 0: never.
   std::int64_t pause_every = 0;
   std::function<void(std::int64_t batches, std::span<const StageWeights<T>>)> on_pause;
+  /// Of each microbatch where data has no targets: a row of the vocabulary for each token, and more
+  /// behind them. On a device's thread. Only where weights are stored as they are trained.
+  std::function<void(std::int64_t microbatch, std::span<const T> logits)> on_logits = {};
   /// On GPUs: algorithms of products, as a profile keeps them.
   std::vector<ProductAlgorithm> product_algorithms;
   /// One-way rate of every link between two devices, bytes/s. Empty: as fast as memory.

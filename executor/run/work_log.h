@@ -64,6 +64,10 @@ class WorkLog {
     backend_.when_done(stream, [this, instance, start, end] {
       progress_.get_on();
       ended_ = instance;
+      if (on_compute_lane(run_.program[instance.id].op.kind)) {
+        const Duration took = end.time() - start.time();
+        run_.computed.fetch_add(took.count(), std::memory_order_relaxed);
+      }
       if (run_.setup.keep_timeline)
         add(instance, start.time() - run_.start, end.time() - run_.start);
     });

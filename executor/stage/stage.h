@@ -105,6 +105,12 @@ class Stage {
     }
   }
 
+  /// What a forward of a last stage without targets has left: a row of the vocabulary for each
+  /// token, and more behind them.
+  std::span<const T> logits(const ForwardSpans<T, W>& spans) const {
+    return stash_of(places_.size() - 1, {spans.stash, spans.pieces, {}});
+  }
+
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
   /// sample; writes stash.
   void recompute(K& kernels, ForwardSpans<T, W> spans) const {

@@ -257,7 +257,7 @@ class StageState {
   std::shared_ptr<UpdateNorm> last_norm;  // where it decides alone: of its own tensors
   bool decides_alone = true;
   bool brings_squares = true;  // or another replica of its stage does, which has the same
-  bool recomputes = false;
+  bool recomputes = false;  // or has no backward: a forward forgets its stash
   bool is_kept = false;  // its planes are those that a keeper of the run's state is shown
   /// Updates that were not skipped, before the run; so far, where they are validated.
   std::int64_t steps = 0;

@@ -142,14 +142,16 @@ def models():
     yield transformers.Qwen3ForCausalLM, qwen3, parts_of_llama
 
 
-def loss_of(model, step):
+def logits_and_targets(model, step):
     vocabulary, count = model.config.vocab_size, BATCH * (SEQUENCE + 1)
     all_tokens = [token(i + step * count, vocabulary) for i in range(count)]
     rows = torch.tensor(all_tokens).reshape(BATCH, SEQUENCE + 1)
     logits = model(rows[:, :-1]).logits
-    return torch.nn.functional.cross_entropy(
-        logits.reshape(-1, vocabulary), rows[:, 1:].reshape(-1)
-    )
+    return logits.reshape(-1, vocabulary), rows[:, 1:].reshape(-1)
+
+
+def loss_of(model, step):
+    return torch.nn.functional.cross_entropy(*logits_and_targets(model, step))
 
 
 def number(value):
@@ -167,6 +169,8 @@ def measured(make, config, parts_of):
     assert sum(p.numel() for p in model.parameters()) == sum(
         part.whole(lambda parameter: parameter.detach()).numel() for part in parts
     )
+    logits = logits_and_targets(model, 0)[0].detach()[:: 5].flatten()
+    said = [", ".join(number(one) for one in logits[i : i + 6]) for i in range(0, len(logits), 6)]
     loss = loss_of(model, 0)
     loss.backward()
     rows = []
@@ -201,7 +205,8 @@ def measured(make, config, parts_of):
     kept.pop("_attn_implementation", None)
     lines = [", ".join(losses[i : i + 5]) for i in range(0, len(losses), 5)]
     return (
-        "    {R\"(" + json.dumps(kept, indent=1) + ")\",\n     " + number(loss) + ",\n     {\n"
+        "    {R\"(" + json.dumps(kept, indent=1) + ")\",\n     " + number(loss) + ",\n     {"
+        + ",\n      ".join(said) + "},\n     {\n"
         + ",\n".join(rows) + "},\n     {" + ",\n      ".join(lines) + "}}"
     )
 
@@ -234,6 +239,7 @@ struct GradientOfTransformers {{
 struct ModelOfTransformers {{
   std::string config;
   double loss;
+  std::vector<double> logits;  // of each fifth token
   std::vector<GradientOfTransformers> gradients;
   std::vector<double> losses;  // before each of {STEPS} steps of AdamW, and behind the last
 }};

@@ -61,6 +61,15 @@ class WholeTransformer {
                               .loss = &loss});
     return loss;
   }
+  /// A row of the vocabulary for each token.
+  std::span<const T> logits(std::int64_t step) {
+    fill(step);
+    sample_.targets.clear();
+    const ForwardSpans<T, T> spans{
+        .weights = weights_, .sample = &sample_, .stash = stash_, .scratch = scratch_};
+    stage_.forward(kernels_, spans);
+    return stage_.logits(spans).first(sample_.tokens.size() * at(model_.vocabulary));
+  }
   /// Of the mean loss; those of a tied table are both its ends'.
   void backward() {
     std::ranges::fill(gradients_, T{});
@@ -183,6 +192,30 @@ TEST_P(OfTransformers, LossAndGradientsAreTheLibrarys) {
   EXPECT_EQ(why_untrainable(model()), "");
   EXPECT_LT(worst_gradient<float>(model(), expected()), 1e-5);
   EXPECT_LT(worst_gradient<double>(model(), expected()), 1e-5);
+}
+
+/// The largest difference, relative to the largest number.
+template <class T>
+double logits_difference(const ModelSpec& model, const std::vector<double>& expected) {
+  WholeTransformer<T> whole(model);
+  const std::span<const T> logits = whole.logits(0);
+  const auto row = static_cast<std::size_t>(model.vocabulary);
+  EXPECT_EQ(expected.size(), (logits.size() / row + 4) / 5 * row);
+  double worst = 0.0, largest = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double value = static_cast<double>(logits[i / row * 5 * row + i % row]);
+    worst = std::max(worst, std::abs(value - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return worst / largest;
+}
+
+TEST_P(OfTransformers, LogitsAreTheLibrarys) {
+  EXPECT_LT(logits_difference<float>(model(), expected().logits), 1e-5);
+  EXPECT_LT(logits_difference<double>(model(), expected().logits), 1e-9);
+  std::vector<double> wrong = expected().logits;
+  std::swap(wrong[0], wrong[1]);  // the control
+  EXPECT_GT(logits_difference<double>(model(), wrong), 1e-5);
 }
 
 TEST_P(OfTransformers, TwentyStepsOfAdamWHaveItsLosses) {

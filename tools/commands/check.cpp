@@ -10,6 +10,7 @@
 
 #include "core/text/count_text.h"
 #include "core/verify/verify.h"
+#include "executor/checkpoint/kept_tensors.h"
 #include "planner/search/candidates.h"
 #include "planner/search/stage_memory.h"
 #include "tools/cli/json_output.h"
@@ -139,6 +140,15 @@ Json config_of(const Subject& subject) {
           {"reserve", reserve_json(subject.reserve())}};
 }
 
+/// Of the host's memory, beside the devices', while the plan is trained with checkpoints; none: it
+/// can't be trained here.
+std::optional<double> checkpoint_bytes(const Subject& subject) {
+  const Plan& plan = *subject.prepared.plan;
+  if (subject.prepared.cluster || !why_untrainable(plan.model).empty()) return std::nullopt;
+  return copied_bytes(kept_tensors(subject.program(), count_slots(subject.program()), plan.model,
+                                   plan.stages, plan.optimizer));
+}
+
 void print_json(const Subject& subject) {
   const DeviceMemory& memory = subject.memory();
   const DeviceId fullest = fullest_device(memory);
@@ -150,6 +160,7 @@ void print_json(const Subject& subject) {
                 {"violations", 0},
                 {"fullest_device", index(fullest)},
                 {"largest_class", largest_class(memory[fullest]).name},
+                {"checkpoint_bytes", or_null(checkpoint_bytes(subject))},
                 {"devices", devices_json(subject)}},
                check_warnings(subject));
 }
@@ -169,6 +180,10 @@ void print_text(const Subject& subject) {
   print_memory(subject.prepared.scenario);
   fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
              print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
+  if (const std::optional<double> bytes = checkpoint_bytes(subject)) {
+    fmt::print("Beside this, checkpoints of `train` are written from a copy of {}.\n",
+               print_bytes(static_cast<Bytes>(*bytes)));
+  }
   if (cluster) print_assumptions(subject.request, *cluster);
   for (const std::string& warning : check_warnings(subject))
     fmt::print(stderr, "warning: {}\n", warning);

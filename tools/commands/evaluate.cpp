@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,13 +12,12 @@
 #include "core/base/progress.h"
 #include "core/text/count_text.h"
 #include "executor/checkpoint/model_folder.h"
-#include "executor/cpu/kernels.h"
-#include "executor/stage/evaluation.h"
-#include "tools/cli/for_each.h"
+#include "executor/forwards.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/notices.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
+#include "tools/options/forward_options.h"
 #include "tools/options/training_options.h"
 #include "tools/options/training_tokens.h"
 
@@ -29,41 +25,28 @@ namespace tandem::tools {
 
 namespace {
 
-using Kernel = cpu::Kernels<float>;
-
 constexpr std::int32_t kLongestSequence = 1'048'576;
+constexpr std::int64_t kMicrobatchesADevice = 8;  // the pipeline is a ninth of the time not full
 
 struct Evaluated {
   double loss = 0.0;
   std::int64_t samples = 0, tokens = 0;
 };
 
-/// Every sample once. The sum is in their order, on however many threads they are.
-Evaluated evaluate(const ModelFolder& folder, const Data& data, std::int64_t most) {
-  const std::vector<std::vector<float>> values = layer_weights(folder);
-  const std::vector<std::span<const float>> weights(values.begin(), values.end());
+/// Every sample once. The sum is in their order.
+Evaluated evaluate(const ModelFolder& folder, const std::vector<LayerRange>& stages,
+                   const Data& data, std::int64_t most) {
   const std::int64_t count = std::min(data.distinct_samples(), most);
-  std::vector<double> losses(static_cast<std::size_t>(count));
-  const int threads = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-  const std::vector<LayerRange> layers = single_layers(folder.model);
+  // As full as can be, and all alike: the pipeline fills and empties once a body.
+  const std::int64_t full = kMicrobatchesADevice * std::ssize(stages);
+  const std::int64_t bodies = (count + full - 1) / full;
+  const ForwardLayout layout{
+      .stages = stages, .microbatches = static_cast<std::int32_t>((count + bodies - 1) / bodies)};
   const Activity activity("evaluating samples", count);
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Evaluation<Kernel>>> free;  // each is one thread's at a time
-  for_each_on(threads, losses.size(), [&](std::size_t sample) {
-    std::unique_ptr<Evaluation<Kernel>> own;
-    {
-      const std::lock_guard lock(mutex);
-      if (!free.empty()) {
-        own = std::move(free.back());
-        free.pop_back();
-      }
-    }
-    if (!own) own = std::make_unique<Evaluation<Kernel>>(folder.model, layers, 1, data);
-    losses[sample] = own->loss(weights, static_cast<std::int64_t>(sample), 1);
-    activity.step();
-    const std::lock_guard lock(mutex);
-    free.push_back(std::move(own));
-  });
+  const std::vector<double> losses =
+      losses_of(folder, layout, data, count, [&activity](std::int64_t samples) {
+        for (std::int64_t i = 0; i < samples; ++i) activity.step();
+      });
   double sum = 0.0;
   for (const double loss : losses) sum += loss;
   return {sum / static_cast<double>(count), count, count * folder.model.sequence};
@@ -82,6 +65,7 @@ Options options_of_evaluate() {
              "shipped text, that --validate-every judges by)")
       .value("sequence", "T", "tokens of a sample (default: the model's)")
       .value("samples", "N", "samples at most, spread over all of the data (default: all)");
+  add_depth_option(options);
   add_kernel_options(options);
   return options;
 }
@@ -98,7 +82,8 @@ int run_evaluate(const Options& options) {
   const bool are_bytes = tokens.are_bytes();
   const Data data(folder.model, 1, 0, std::move(tokens), SampleOrder::spread);
   const Evaluated evaluated =
-      evaluate(folder, data, options.integer("samples", 1, 1'000'000'000'000, 1'000'000'000'000));
+      evaluate(folder, stages_of(options, folder.model), data,
+               options.integer("samples", 1, 1'000'000'000'000, 1'000'000'000'000));
   if (!std::isfinite(evaluated.loss)) {
     throw InputError(
         fmt::format("{}: the loss is not a number: the weights hold numbers that are "

@@ -12,14 +12,14 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "executor/checkpoint/model_folder.h"
-#include "executor/cpu/kernels.h"
 #include "executor/data/sampling.h"
 #include "executor/data/tokenizer/tokenizer.h"
-#include "executor/stage/next_logits.h"
+#include "executor/forwards.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/notices.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
+#include "tools/options/forward_options.h"
 #include "tools/options/training_options.h"
 
 namespace tandem::tools {
@@ -92,18 +92,18 @@ void check_tokens(const std::vector<std::int32_t>& tokens, std::int64_t more,
 }
 
 /// Appends up to `more` tokens, only those that have a text.
-void generate(NextLogits<cpu::Kernels<float>>& logits, const TextTokens& text,
-              const SamplingConfig& sampling, std::int64_t more,
+void generate(const ModelFolder& folder, const std::vector<LayerRange>& stages,
+              const TextTokens& text, const SamplingConfig& sampling, std::int64_t more,
               std::vector<std::int32_t>& tokens) {
   const Activity activity("generating tokens", more);
-  for (std::int64_t i = 0; i < more; ++i) {
-    std::span<const float> known = logits.after(tokens);
-    known = known.first(std::min(known.size(), static_cast<std::size_t>(text.known())));
-    const std::int32_t next = next_token(known, std::ssize(tokens), sampling);
+  go_on(folder, stages, tokens, std::ssize(tokens) + more, [&](std::span<const float> logits) {
+    logits = logits.first(std::min(logits.size(), static_cast<std::size_t>(text.known())));
+    const std::int32_t next = next_token(logits, std::ssize(tokens), sampling);
     activity.step();
-    if (next == text.end()) return;
+    if (next == text.end()) return false;
     tokens.push_back(next);
-  }
+    return true;
+  });
 }
 
 }  // namespace
@@ -120,6 +120,7 @@ Options options_of_generate() {
       .value("seed", "N", "seed of the choices (default 1)")
       .input("tokenizer", "FILE",
              "tokenizer.json, or a folder that has it (default: that of DIR, else a byte a token)");
+  add_depth_option(options);
   add_kernel_options(options);
   return options;
 }
@@ -137,13 +138,10 @@ int run_generate(const Options& options) {
   const ModelFolder folder = open_model_folder(options.words()[0]);
   for (const std::string& note : folder.notes) print_note(note);
   check_tokens(prompt, more, folder.model);
-  const std::vector<std::vector<float>> weights = layer_weights(folder);
-  NextLogits<cpu::Kernels<float>> logits(folder.model, weights);
-
   std::vector<std::int32_t> tokens = prompt;
   const auto show = [&] { fmt::print("{}\n", text.decode(tokens)); };
   try {
-    generate(logits, text, sampling, more, tokens);
+    generate(folder, stages_of(options, folder.model), text, sampling, more, tokens);
   } catch (const Interrupted&) {
     if (!options.has("json")) show();
     throw;

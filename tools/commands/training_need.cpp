@@ -65,15 +65,6 @@ double of_hashes(const PreparedPlan& prepared, std::int64_t steps) {
   return bytes;
 }
 
-/// What checkpoints are written from.
-double of_copies(const std::vector<KeptTensor>& kept) {
-  double bytes = 0;
-  for (const KeptTensor& each : kept)
-    bytes += static_cast<double>(each.tensor.size()) * static_cast<double>(each.planes.size()) *
-             sizeof(float);
-  return bytes;
-}
-
 }  // namespace
 
 void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options,
@@ -88,7 +79,7 @@ void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const
       static_cast<double>(prepared.program.size() * sizeof(Span)) * static_cast<double>(steps);
   if (options.has("trace")) bytes += 2 * timeline * prepared.plan.request.width;
   if (options.has("with-prediction")) bytes += timeline;
-  if (options.has("checkpoint")) bytes += of_copies(kept);
+  if (options.has("checkpoint")) bytes += copied_bytes(kept);
   const auto needed = static_cast<Bytes>(std::min(bytes, kMost));
   check_fits_memory(needed, "training this plan");
   tell_memory(needed, "training this plan");

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -45,6 +46,7 @@ void ProgressReport::step(const StepReport& step) {
   last_ = end;
   elapsed_ = step.since_start;
   times_s_.push_back(step_s);
+  computed_s_.push_back(to_seconds(step.computed - std::exchange(computed_, step.computed)));
   losses_.push_back(step.loss);
   if (step.rolled_back) ++rollbacks_;
   StepRecord record{.report = step,
@@ -53,6 +55,7 @@ void ProgressReport::step(const StepReport& step) {
                     .step_s = step_s};
   const double recent_s = recent_step_s();
   record.tokens_per_s = recent_s > 0 ? tokens_ / recent_s : 0.0;
+  record.computing = recent_s > 0 ? std::min(recent(computed_s_) / recent_s, 1.0) : 0.0;
   record.left_s = recent_s * static_cast<double>(setup_.steps - record.step());
   if (log_) record.others = watch_.since_last();
   done_ = record.step();
@@ -85,10 +88,10 @@ void ProgressReport::close() {
   waiting_.reset();
 }
 
-double ProgressReport::recent_step_s() const {
-  const std::size_t count = std::min(times_s_.size(), kRateWindow);
+double ProgressReport::recent(const std::vector<double>& of_steps) {
+  const std::size_t count = std::min(of_steps.size(), kRateWindow);
   const double all =
-      std::accumulate(times_s_.end() - static_cast<std::ptrdiff_t>(count), times_s_.end(), 0.0);
+      std::accumulate(of_steps.end() - static_cast<std::ptrdiff_t>(count), of_steps.end(), 0.0);
   return all / static_cast<double>(count);
 }
 
@@ -101,6 +104,7 @@ RunFigures ProgressReport::figures(const StepRecord& record) const {
           .learning_rate = record.learning_rate,
           .tokens_per_s = record.tokens_per_s,
           .step_s = record.step_s,
+          .computing = record.computing,
           .left_s = record.left_s};
 }
 
@@ -121,6 +125,7 @@ void ProgressReport::print(const StepRecord& record) {
   printed_ = Clock::now();
   silence_.broken();
   std::string more = fmt::format("  {:.0f} tokens", tokens_ * static_cast<double>(losses_.size()));
+  if (record.computing > 0) more += fmt::format(", {:.0f} % in kernels", record.computing * 100);
   if (record.step() < setup_.steps) {
     const std::chrono::duration<double> left(record.left_s);
     more += fmt::format(", {} left", print_duration(std::chrono::duration_cast<Duration>(left)));
@@ -141,6 +146,7 @@ void ProgressReport::write(const StepRecord& record) {
   line["learning_rate"] = record.learning_rate;
   line["tokens_per_s"] = record.tokens_per_s;
   line["step_s"] = record.step_s;
+  line["computing"] = record.computing;
   if (predicted_s_ > 0) line["predicted_step_s"] = predicted_s_;
   line["foreign_cpu"] = record.others.foreign;
   line["stolen_cpu"] = record.others.stolen;

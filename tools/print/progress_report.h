@@ -31,6 +31,7 @@ struct StepRecord {
   double tokens_per_s = 0.0;   // of the steps of the last rate window
   double step_s = 0.0;
   double left_s = 0.0;       // to the end of the run, at this rate
+  double computing = 0.0;    // share of the same steps' time that devices were in kernels
   ProcessorUse others = {};  // by whom else the machine was used meanwhile
 
   std::int64_t step() const { return report.batch + 1; }  // counted from 1
@@ -79,7 +80,8 @@ class ProgressReport {
  private:
   /// Seconds a step of the last ones: batches overlap, so that one step may seem to take no time,
   /// but not ten.
-  double recent_step_s() const;
+  double recent_step_s() const { return recent(times_s_); }
+  static double recent(const std::vector<double>& of_steps);
   RunFigures figures(const StepRecord& record) const;
   void print(const StepRecord& record);
   void write(const StepRecord& record);
@@ -93,9 +95,9 @@ class ProgressReport {
   RunMonitors monitors_;
   ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
-  Duration last_{}, elapsed_{};
+  Duration last_{}, elapsed_{}, computed_{};
   std::int64_t rollbacks_ = 0;
-  std::vector<double> losses_, times_s_;
+  std::vector<double> losses_, times_s_, computed_s_;
   std::vector<std::pair<std::int64_t, double>> held_out_losses_;
   using Clock = std::chrono::steady_clock;
   Clock::time_point printed_ = Clock::now();

@@ -41,6 +41,8 @@ std::string metrics_page(const RunFigures& figures, std::optional<double> valida
   append_metric(page, "tokens_per_second", "gauge", "Tokens a second over the last steps.",
                 figures.tokens_per_s);
   append_metric(page, "step_seconds", "gauge", "How long the last step took.", figures.step_s);
+  append_metric(page, "computing_ratio", "gauge", "Share of that time spent in kernels.",
+                figures.computing);
   append_metric(page, "left_seconds", "gauge", "Time to the end of the run at this rate.",
                 figures.left_s);
   if (figures.steps > 0) {
@@ -68,10 +70,11 @@ void RunMonitors::step(const RunFigures& figures) {
   publish();
   if (!events_) return;
   events_->write(wall_time(), figures.steps,
-                 std::array<Scalar, 4>{{{"loss", figures.loss},
+                 std::array<Scalar, 5>{{{"loss", figures.loss},
                                         {"gradient_norm", figures.gradient_norm},
                                         {"learning_rate", figures.learning_rate},
-                                        {"tokens_per_s", figures.tokens_per_s}}});
+                                        {"tokens_per_s", figures.tokens_per_s},
+                                        {"computing", figures.computing}}});
 }
 
 void RunMonitors::evaluated(std::int64_t steps, double loss) {

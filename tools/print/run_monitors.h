@@ -21,7 +21,7 @@ struct RunFigures {
   std::int64_t steps = 0, steps_planned = 0;
   double tokens = 0.0;  // trained on in this run
   double loss = 0.0, gradient_norm = 0.0, learning_rate = 0.0;
-  double tokens_per_s = 0.0, step_s = 0.0, left_s = 0.0;
+  double tokens_per_s = 0.0, step_s = 0.0, computing = 0.0, left_s = 0.0;
 };
 
 class RunMonitors {

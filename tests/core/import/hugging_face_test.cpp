@@ -121,6 +121,29 @@ TEST(HuggingFace, GptTwoIsTheModelThatTrains) {
   EXPECT_EQ(precise.shape.details.norm_epsilon, 1e-6);
 }
 
+TEST(HuggingFace, ScoresThatAreNotDividedAsGpt2sAreRefusedByName) {
+  const std::string file = R"({"model_type": "gpt2", "n_layer": 2, )";
+  EXPECT_THAT(hugging_face_error(file + R"("scale_attn_by_inverse_layer_idx": true})"),
+              AllOf(HasSubstr("scale_attn_by_inverse_layer_idx"), HasSubstr("not computed")));
+  EXPECT_THAT(hugging_face_error(file + R"("scale_attn_weights": false})"),
+              AllOf(HasSubstr("scale_attn_weights"), HasSubstr("not computed")));
+  // In what order rounding happens is no other model.
+  EXPECT_NO_THROW(model_of(file + R"("scale_attn_by_inverse_layer_idx": false,
+    "scale_attn_weights": true, "reorder_and_upcast_attn": true})"));
+}
+
+TEST(HuggingFace, InitializerRangeIsTheDeviationOfInitialWeights) {
+  for (const char* type : {"gpt2", "llama", "qwen3"}) {
+    const std::string file = fmt::format(R"({{"model_type": "{}")", type);
+    EXPECT_EQ(shape_of(model_of(file + "}")).details.initial_deviation, 0.02) << type;
+    const ModelSpec model = model_of(file + R"(, "initializer_range": 0.006})");
+    EXPECT_EQ(model.shape.details.initial_deviation, 0.006) << type;
+    EXPECT_EQ(parse_model("model.json", model_text(model)), model);
+  }
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "gpt2", "initializer_range": -1})"),
+              HasSubstr("initializer_range"));
+}
+
 TEST(HuggingFace, LlamasDetailsAreRead) {
   const LayerDetails llama = model_of(kLlama).shape.details;
   EXPECT_EQ(llama.norm_epsilon, 1e-5);

@@ -160,6 +160,16 @@ TEST_F(WeightsFolder, OfShardsIsReadByItsIndex) {
   const HuggingFaceWeights weights(folder_, tiny());
   EXPECT_EQ(read(weights, tiny(), kTokenTable), gpt2().at("transformer.wte.weight").values);
 
+  // With the prefix of the class or without, it is the same tensor.
+  for (const char* again : {"transformer.ln_f.bias", "ln_f.bias"}) {
+    Foreigns both = second;
+    both[again] = gpt2().at("transformer.ln_f.bias");
+    write_tensors(in("b.safetensors"), both);
+    EXPECT_THAT(reason(), ::testing::HasSubstr(fmt::format("{} is there twice", again)));
+  }
+  write_tensors(in("b.safetensors"), second);
+  EXPECT_EQ(reason(), "none");
+
   for (const char* outside : {"../b.safetensors", "/etc/passwd", "..", "x/b.safetensors"}) {
     index(outside);
     EXPECT_THAT(reason(), ::testing::HasSubstr("a file in the same folder")) << outside;

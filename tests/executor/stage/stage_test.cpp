@@ -392,6 +392,26 @@ TEST(Stage, BeginsAsGpt2Does) {
   }
 }
 
+TEST(Stage, InitialWeightsHaveTheDeviationOfTheModel) {
+  ModelSpec model = testing::tiny_gpt();
+  model.shape = shape_of(model);
+  model.architecture = Architecture::transformer;
+  const auto initial = [&model](double deviation) {
+    model.shape.details.initial_deviation = deviation;
+    const Stage<cpu::Kernels<double>> stage(model, {0, 6}, 1, 1.0);
+    for (const Tensor& tensor : stage.parameters()) {
+      const bool normal = tensor.initial == Initial::normal;
+      const bool residual =
+          tensor.name.starts_with("block") && tensor.name.ends_with("projection.weight");
+      if (normal) EXPECT_EQ(tensor.deviation, residual ? deviation / 2.0 : deviation);
+    }
+    std::vector<double> weights(static_cast<std::size_t>(stage.sizes().parameters));
+    stage.initialise(weights, 3);
+    return weights;
+  };
+  EXPECT_NE(initial(0.02), initial(0.04));
+}
+
 // One stage serves microbatches in flight at the same time: nothing is remembered but in the spans.
 TEST(Stage, KeepsNothingBetweenCalls) {
   const ModelSpec model = testing::tiny_gpt();

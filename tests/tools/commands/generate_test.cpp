@@ -1,7 +1,10 @@
 // tandem evaluate and tandem generate.
 
 #include <cmath>
+#include <filesystem>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "tests/tools/tandem.h"
 
@@ -35,6 +38,33 @@ TEST_F(KeptWeights, AreEvaluatedToTheLossThatTrainingReports) {
   EXPECT_GT(shorter["result"]["samples"], result["samples"]);
   EXPECT_EQ(tandem("evaluate kept --sequence 17").code, 3);  // it has 16 positions
   EXPECT_EQ(tandem("evaluate plan.json").code, 3);
+}
+
+TEST_F(KeptWeights, SayTheSameAtEveryDepth) {
+  const Json loss = json_of("evaluate kept --depth 1 --samples 21 --json")["result"]["loss"];
+  const std::string text = generated("--depth 1");
+  for (const int depth : {2, 3, 4}) {
+    const std::string at = fmt::format(" --depth {}", depth);
+    EXPECT_EQ(json_of("evaluate kept --samples 21 --json" + at)["result"]["loss"], loss) << depth;
+    EXPECT_EQ(generated(at), text) << depth;
+  }
+  EXPECT_NE(json_of("evaluate kept --depth 1 --samples 20 --json")["result"]["loss"], loss);
+  for (const char* depth : {"0", "99"})
+    EXPECT_EQ(tandem(fmt::format("evaluate kept --depth {}", depth)).code, 2) << depth;
+}
+
+TEST_F(KeptWeights, TakeTheMemoryThatCheckForetells) {
+  const double bytes = json_of("check plan.json --json")["result"]["checkpoint_bytes"];
+  double files = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder() / "kept")) {
+    if (file.path().extension() == ".safetensors")
+      files += static_cast<double>(std::filesystem::file_size(file));
+  }
+  // Files have headers, and a tied table once.
+  EXPECT_NEAR(bytes / files, 1.0, 0.2);
+  EXPECT_THAT(tandem("check plan.json").out, HasSubstr("written from a copy of "));
+  const Json priced = json_of("check --model gpt2 --cluster p3.16xlarge --schedule 1f1b --json");
+  EXPECT_TRUE(priced["result"]["checkpoint_bytes"].is_null());
 }
 
 TEST_F(KeptWeights, GoOnWithATextByTheSeedAlone) {

@@ -251,9 +251,18 @@ TEST_F(Train, StepsTakeTheTimeThatPasses) {
     EXPECT_NEAR(line["tokens_per_s"].get<double>() * sum, all, 1e-6) << "of at most ten steps";
   }
   EXPECT_LE(sum, elapsed);
+  // On slow links devices are not in kernels for long.
+  json_of("train plan.json --steps 6 --json --log fast.jsonl");
+  const Json slow = lines.back()["computing"],
+             fast = objects_of(read("fast.jsonl")).back()["computing"];
+  EXPECT_GT(slow, 0.0);
+  EXPECT_LT(slow, 0.5);
+  EXPECT_LE(fast, 1.0);
+  EXPECT_GT(fast, 2 * slow.get<double>());
   EXPECT_NEAR(result["tokens_per_s"].get<double>() * elapsed, 6 * tokens, 1e-6);
   const Ran ran = tandem("train plan.json --steps 2");
   EXPECT_THAT(ran.out, HasSubstr("2 steps in "));
+  EXPECT_THAT(ran.out, HasSubstr(" % in kernels"));
 }
 
 TEST_F(Train, ALogWrittenUntilTheInterruptIsWhole) {

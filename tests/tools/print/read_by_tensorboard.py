@@ -11,7 +11,7 @@ import sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-LOGGED = ("loss", "gradient_norm", "learning_rate", "tokens_per_s", "validation_loss")
+LOGGED = ("loss", "gradient_norm", "learning_rate", "tokens_per_s", "computing", "validation_loss")
 
 
 def single(number):
