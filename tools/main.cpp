@@ -45,6 +45,7 @@ constexpr Command kCommands[] = {
      options_of_import},
     {"tokens", "writes texts as a token file to train on", run_tokens, options_of_tokens},
     {"train", "trains a plan's model", run_train, options_of_train},
+    {"launch", "runs a command as several ranks, here or on hosts", run_launch, options_of_launch},
     {"generate", "goes on with a text by kept weights", run_generate, options_of_generate},
     {"evaluate", "gives the loss of kept weights on tokens", run_evaluate, options_of_evaluate},
     {"checkpoint", "shows, verifies and averages what training has kept", run_checkpoint,

@@ -38,7 +38,7 @@ Options& Options::declare(Row row) {
       row.letter.empty() ? std::string() : fmt::format("-{}, ", row.letter.substr(1));
   row.shown = row.argument.empty()
                   ? fmt::format("{}--{}{}", letter, row.name, row.list ? "[=yes|no]" : "")
-                  : fmt::format("--{} {}", row.name, row.argument);
+                  : fmt::format("{}--{} {}", letter, row.name, row.argument);
   row.group = group_;
   rows_.push_back(std::move(row));
   return *this;
@@ -71,11 +71,20 @@ const Options::Row& Options::find(const std::string& word) const {
   refuse(*this, "unknown option {}{}", word, did_you_mean(word, names));
 }
 
+std::string Options::long_form(const std::string& argument) const {
+  for (const Row& row : rows_) {
+    if (!row.letter.empty() && argument == "-" + row.letter.substr(1)) return "--" + row.name;
+  }
+  return argument;
+}
+
 Arguments Options::joined(const Arguments& arguments) {
   Arguments joined;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--") {
+    const std::string argument = long_form(arguments[i]);
+    const bool line = line_follows_ && !argument.starts_with('-');
+    if (line) joined.emplace_back("--");
+    if (argument == "--" || line) {
       joined.insert(joined.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
                     arguments.end());
       break;

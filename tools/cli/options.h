@@ -48,7 +48,7 @@ class Options {
     std::string name, argument = {};                // a flag has no argument
     Use use = Use::other;                           // an input or an output names a file
     bool list = false;                              // may have several values, a flag yes and no
-    std::string letter = {};                        // ",h": -h stands for it
+    std::string letter = {};                        // ",h": -h stands for it, -n 4 for a value
     std::string help = {}, shown = {}, group = {};  // for people
   };
 
@@ -80,6 +80,11 @@ class Options {
   Options& first_word(std::vector<std::string> choices, bool or_file = false) {
     first_words_ = std::move(choices);
     first_may_be_file_ = or_file;
+    return *this;
+  }
+  /// The first word begins another command's line: all behind it is a word, too.
+  Options& line_follows() {
+    line_follows_ = true;
     return *this;
   }
   /// In the contract, but not in this version: using it is a usage error that says so.
@@ -135,6 +140,8 @@ class Options {
   /// here.
   Arguments joined(const Arguments& arguments);
   const Row& find(const std::string& word) const;
+  /// "--processes" of "-n"; anything else as it is.
+  std::string long_form(const std::string& argument) const;
   void store(const Arguments& arguments);
   std::string help() const;
   void check_words() const;
@@ -144,7 +151,7 @@ class Options {
   std::string group_ = "Options";
   std::vector<Row> rows_;
   std::vector<std::string> absent_, given_, first_words_;
-  bool values_are_lists_ = false, first_may_be_file_ = true;
+  bool values_are_lists_ = false, first_may_be_file_ = true, line_follows_ = false;
   std::map<std::string, std::string> values_;  // of a flag that was given: empty, or yes or no
   std::vector<std::string> words_;
   Arguments arguments_;

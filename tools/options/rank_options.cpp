@@ -11,6 +11,7 @@
 #include "core/base/hash.h"
 #include "core/files/read.h"
 #include "core/text/files.h"
+#include "core/text/json_document.h"
 #include "executor/ranks/device_ranks.h"
 #include "executor/ranks/shared_secret.h"
 #include "tools/cli/machine.h"

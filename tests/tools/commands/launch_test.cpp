@@ -1,0 +1,309 @@
+// tandem launch: real processes, killed at any moment; that none stays, and the right one is named.
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "tests/support/sanitizers.h"
+#include "tests/tools/tandem.h"
+#include "tools/cli/rank_processes.h"
+#include "tools/options/rank_hosts.h"
+
+namespace tandem::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::Not;
+using tools::ChildSetup;
+using tools::RankProcess;
+using tools::RanksEnded;
+
+/// Processes that have `mark` in their environment, or run in that folder.
+std::set<pid_t> processes_with(const std::string& mark) {
+  std::set<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream stream(entry.path() / "environ", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    std::error_code ignored;
+    const bool here = std::filesystem::read_symlink(entry.path() / "cwd", ignored) == mark;
+    if (here || text.find(mark) != std::string::npos) found.insert(std::stoi(name));
+  }
+  return found;
+}
+
+/// Waits for at most three seconds: a killed process is there for a moment.
+bool none_stays(const std::string& mark) {
+  for (int i = 0; i < 300; ++i) {
+    if (processes_with(mark).empty()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+class LaunchedRanks : public ::testing::Test {
+ protected:
+  /// A shell's script a rank.
+  RanksEnded run(const std::vector<std::string>& scripts, const std::stop_token& stop = {},
+                 const tools::RankPatience& patience = {400ms, 400ms}) {
+    std::vector<RankProcess> ranks;
+    for (const std::string& script : scripts) {
+      ranks.push_back({.rank = static_cast<std::int32_t>(ranks.size()),
+                       .host = "here",
+                       .setup = {.command = {"sh", "-c", script},
+                                 .environment = {mark_, "PATH=/usr/bin:/bin"},
+                                 .output = ChildSetup::Output::taken}});
+    }
+    said_.clear();
+    return tools::run_ranks(
+        ranks, stop, [this](const std::string& line) { said_ += line + "\n"; }, patience);
+  }
+
+  const std::string mark_ = fmt::format("TANDEM_TEST_MARK=launch-{}-{}", ::getpid(),
+                                        ::testing::UnitTest::GetInstance()->random_seed());
+  std::string said_;
+};
+
+TEST_F(LaunchedRanks, LinesOfRanksDoNotMix) {
+  const RanksEnded ended = run({"printf 'one\\ntwo'; printf three >&2", "echo four"});
+  EXPECT_EQ(ended.code(), 0);
+  EXPECT_FALSE(ended.failed);
+  EXPECT_THAT(said_, HasSubstr("[rank 0] one\n"));
+  EXPECT_THAT(said_, HasSubstr("[rank 0] twothree\n"));
+  EXPECT_THAT(said_, HasSubstr("[rank 1] four\n"));
+}
+
+TEST_F(LaunchedRanks, TheFirstToFailIsNamedAndTheOthersMayEnd) {
+  const RanksEnded ended = run({"sleep 0.2; exit 1", "exit 7", "exit 0"});
+  EXPECT_EQ(ended.code(), 7);
+  EXPECT_EQ(ended.failed, 1U);
+  EXPECT_EQ(ended.ends[0].code, 1);
+  EXPECT_EQ(ended.ends[2].code, 0);
+  EXPECT_EQ(said_, fmt::format("error: rank 1 (host here, pid {}) ended with exit code 7\n",
+                               ended.ends[1].id));
+}
+
+TEST_F(LaunchedRanks, ASignalIsNamed) {
+  const RanksEnded ended = run({"sleep 0.3", "kill -9 $$"});
+  EXPECT_EQ(ended.code(), 137);
+  EXPECT_EQ(said_, fmt::format("error: rank 1 (host here, pid {}) was killed by signal 9 "
+                               "(Killed)\n",
+                               ended.ends[1].id));
+}
+
+/// One that ends when asked, one that ignores it, one that stands still: none outlives the failure,
+/// nor does what they have started.
+TEST_F(LaunchedRanks, WhoDoesNotEndIsMadeTo) {
+  const auto start = std::chrono::steady_clock::now();
+  const RanksEnded ended = run({"exec sleep 60", "trap '' TERM; sleep 60; sleep 60",
+                                "kill -STOP $$", "sleep 60 & sleep 60", "sleep 0.1; exit 1"});
+  EXPECT_EQ(ended.failed, 4U);
+  EXPECT_EQ(ended.ends[0].signal, SIGTERM);
+  EXPECT_EQ(ended.ends[1].signal, SIGKILL);
+  EXPECT_EQ(ended.ends[2].signal, SIGKILL);
+  EXPECT_THAT(said_, HasSubstr("has not ended: it is asked to (SIGTERM)"));
+  EXPECT_THAT(said_, HasSubstr("has not ended: it is killed"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_TRUE(none_stays(mark_));
+}
+
+TEST_F(LaunchedRanks, AStopIsPassedOnOnceAndWaitedFor) {
+  // GCC 12 takes one on the stack for uninitialized (-Og).
+  static std::stop_source stop;
+  std::jthread later([] {
+    std::this_thread::sleep_for(300ms);
+    stop.request_stop();
+  });
+  const std::string counts =
+      "n=0; trap 'n=$((n+1))' INT; i=0; while [ $i -lt 20 ]; do sleep 0.05; i=$((i+1)); done; "
+      "echo $n interrupts; exit 130";
+  const RanksEnded ended =
+      run({counts, "trap 'exit 130' INT; while :; do sleep 0.05; done"}, stop.get_token());
+  EXPECT_TRUE(ended.interrupted);
+  EXPECT_EQ(ended.code(), 130);
+  EXPECT_THAT(said_, AllOf(HasSubstr("[rank 0] 1 interrupts\n"), Not(HasSubstr("error"))));
+  EXPECT_TRUE(none_stays(mark_));
+}
+
+TEST_F(LaunchedRanks, AProgramThatIsNotThereIsAFailure) {
+  const std::vector<RankProcess> ranks{
+      {.rank = 0,
+       .host = "here",
+       .setup = {.command = {"/nowhere/tandem"}, .output = ChildSetup::Output::taken}}};
+  EXPECT_EQ(tools::run_ranks(ranks, {}, [this](const auto& line) { said_ += line + "\n"; }).code(),
+            127);
+  EXPECT_THAT(said_, HasSubstr("[rank 0] error: cannot start /nowhere/tandem\n"));
+}
+
+// ---- The hosts ----
+
+TEST(RankHosts, AreFilledInOrder) {
+  const auto hosts = tools::parse_hosts("# two nodes\nnode1 slots=2\n\n node2  # one\n", "hosts");
+  const auto seats = tools::seats_on(hosts, 0);
+  ASSERT_EQ(seats.size(), 3U);
+  EXPECT_EQ(seats[1].host, "node1");
+  EXPECT_EQ(seats[1].local_rank, 1);
+  EXPECT_EQ(seats[1].local_ranks, 2);
+  EXPECT_EQ(seats[2].host, "node2");
+  EXPECT_EQ(seats[2].local_rank, 0);
+  EXPECT_EQ(tools::seats_on(hosts, 1)[0].local_ranks, 1);
+  EXPECT_THROW(tools::seats_on(hosts, 4), InputError);
+}
+
+// ---- The command ----
+
+class Launch : public CommandLine {
+ protected:
+  void SetUp() override {
+    write_plan();
+    // Plays a host: runs the script that ssh would take there, which is its own host.
+    write("ssh", "#!/bin/sh\necho \"$1\" >> hosts.log\nshift\nexec sh -c \"$*\"\n");
+    std::filesystem::permissions(folder() / "ssh", std::filesystem::perms::owner_all);
+    write("hosts", "node1 slots=2\nnode2\n");
+  }
+  std::string by_ssh() const {
+    return "launch --hosts hosts --ssh ./ssh --rendezvous 127.0.0.1:29999 ";
+  }
+};
+
+TEST_F(Launch, TrainsAsOneProcessDoes) {
+  const Json alone = json_of("train plan.json --steps 4 --json");
+  const Ran ran = tandem("launch -n 2 -- train plan.json --steps 4 --json");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const Json ranks = Json::parse(ran.out);
+  EXPECT_EQ(ranks["result"]["losses"], alone["result"]["losses"]) << ran.err;
+}
+
+TEST_F(Launch, TakesItsLineWithAndWithoutDashes) {
+  for (const char* line :
+       {"launch -n 2 -- version --json", "launch --processes 2 version --json"}) {
+    const Ran ran = tandem(line);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(Json::parse(ran.out)["command"], "version") << line;
+    EXPECT_THAT(ran.err, ContainsRegex("\\[rank 1\\] .*\"command\": \"version\"")) << line;
+  }
+}
+
+TEST_F(Launch, AFailureOfTheInputIsNotRepeated) {
+  const Ran ran = tandem("launch -n 2 --restarts 3 -- check nowhere.json");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, AllOf(ContainsRegex("rank [01] \\(host .*\\) ended with exit code 3\n"),
+                             Not(HasSubstr("started again"))));
+}
+
+TEST_F(Launch, SaysInJsonHowRanksEnded) {
+  const auto result = [this](const std::string& line, int code) {
+    const Ran ran = tandem("launch -n 2 --json -- " + line);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    const Json json = Json::parse(ran.out);
+    EXPECT_EQ(schema_faults(json), "") << line;
+    return json["result"];
+  };
+  const Json good = result("version", 0), bad = result("check nowhere.json", 3);
+  EXPECT_EQ(good["first_failed"], nullptr);
+  EXPECT_EQ(good["ranks"].size(), 2U);
+  EXPECT_EQ(bad["exit_code"], 3);
+  EXPECT_EQ(bad["ranks"][bad["first_failed"].get<std::size_t>()]["exit_code"], 3);
+}
+
+TEST_F(Launch, RanksElsewhereHaveTheSecretByStdin) {
+  write("secret", "nobody knows this line\n");
+  std::filesystem::permissions(folder() / "secret", std::filesystem::perms::owner_read);
+  write("ssh", "#!/bin/sh\necho \"$@\" >> hosts.log\nshift\nexec sh -c \"$*\"\n");
+  const Ran ran = tandem(by_ssh() + "--secret-file secret -- version");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("tandem "));
+  EXPECT_THAT(ran.err, AllOf(HasSubstr("[rank 1] tandem "), HasSubstr("[rank 2] tandem ")));
+  const std::string calls = read("hosts.log");
+  EXPECT_THAT(calls, AllOf(HasSubstr("node1 exec sh"), HasSubstr("node2 exec sh"),
+                           HasSubstr("TANDEM_RANK=2"), Not(HasSubstr("nobody knows"))));
+}
+
+TEST_F(Launch, ARankElsewhereThatFailsIsStartedAgain) {
+  // The second start finds the file.
+  write("ssh",
+        "#!/bin/sh\nif [ \"$1\" = node2 ] && ! [ -e again ]; then touch again; exit 1; fi\n"
+        "shift\nexec sh -c \"$*\"\n");
+  const Ran ran = tandem(by_ssh() + "--restarts 1 -- version");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, ContainsRegex("error: rank 2 \\(host node2, pid [0-9]+\\) ended with exit "
+                                     "code 1\n"));
+  EXPECT_THAT(ran.err, HasSubstr("note: all ranks are started again (1 of 1)\n"));
+}
+
+constexpr std::string_view kLong = "-- train plan.json --steps 100000000";
+
+/// When it is killed itself, at any moment, its ranks are, here and elsewhere.
+TEST_F(Launch, NoRankOutlivesIt) {
+  std::mt19937 random(1);
+  const int times = kSanitized ? 2 : 8;
+  for (int i = 0; i < times; ++i) {
+    const auto when = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 400);
+    RunOptions options;
+    options.signal = SIGKILL;
+    options.interrupt_when = [&](const Ran&) { return std::chrono::steady_clock::now() > when; };
+    const std::string line = i % 2 == 0 ? "launch -n 2 " : by_ssh() + "-n 2 ";
+    EXPECT_EQ(tandem(line + std::string(kLong), options).code, 137);
+    EXPECT_TRUE(none_stays(folder().string())) << line;
+  }
+}
+
+TEST_F(Launch, CtrlCEndsAllInGoodOrder) {
+  for (const std::string& line : {std::string("launch -n 2 "), by_ssh() + "-n 2 "}) {
+    RunOptions options;
+    const auto start = std::chrono::steady_clock::now();
+    options.interrupt_when = [start](const Ran&) {
+      return std::chrono::steady_clock::now() - start > 1500ms;
+    };
+    const Ran ran = tandem(line + std::string(kLong), options);
+    EXPECT_EQ(ran.code, 130) << ran.err;
+    EXPECT_THAT(ran.err, Not(HasSubstr("has not ended"))) << line;
+    EXPECT_TRUE(none_stays(folder().string())) << line;
+  }
+}
+
+/// Ranks of a real run, one of them killed or stopped.
+TEST_F(Launch, AKilledRankIsNamedAndNobodyStays) {
+  std::mt19937 random(2);
+  const int times = kSanitized ? 1 : 4;
+  for (int i = 0; i < times; ++i) {
+    pid_t victim = 0;
+    const auto when =
+        std::chrono::steady_clock::now() + 500ms + std::chrono::milliseconds(random() % 500);
+    RunOptions options;
+    options.signal = 0;
+    options.interrupt_when = [&](const Ran&) {
+      if (victim != 0 || std::chrono::steady_clock::now() < when) return false;
+      for (const pid_t id : processes_with("TANDEM_RANK=1")) {
+        if (processes_with(folder().string()).contains(id)) victim = id;
+      }
+      if (victim != 0) ::kill(victim, SIGKILL);
+      return false;
+    };
+    const Ran ran = tandem("launch -n 2 " + std::string(kLong), options);
+    EXPECT_EQ(ran.code, 137) << ran.err;
+    EXPECT_THAT(ran.err, ContainsRegex(fmt::format("error: rank 1 \\(host .*, pid {}\\) was killed "
+                                                   "by signal 9 \\(Killed\\)",
+                                                   victim)));
+    EXPECT_TRUE(none_stays(folder().string()));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing
