@@ -3,13 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace tandem {
 
-enum class FaultKind : std::uint8_t { drop, delay, duplicate, corrupt, stall, kill };
+enum class FaultKind : std::uint8_t { none, drop, delay, duplicate, corrupt, stall, kill };
 
 /// "corrupt:frame=17": the 17th frame that this rank sends, counted over its channels;
 /// "kill:op=40": before its 40th op. Throws InputError.
@@ -25,9 +24,9 @@ class FaultInjector {
   explicit FaultInjector(Fault fault) : fault_(fault) {}
 
   /// Of the frame that is about to be sent.
-  std::optional<FaultKind> at_frame() {
-    if (fault_.kind == FaultKind::kill) return std::nullopt;
-    return frames_.fetch_add(1) == fault_.at ? std::optional(fault_.kind) : std::nullopt;
+  FaultKind at_frame() {
+    if (fault_.kind == FaultKind::kill) return FaultKind::none;
+    return frames_.fetch_add(1) == fault_.at ? fault_.kind : FaultKind::none;
   }
   /// Ends the process as SIGKILL does, if it is time.
   void at_op();

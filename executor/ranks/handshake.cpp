@@ -5,6 +5,7 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <boost/asio/read.hpp>
 #include <boost/asio/use_awaitable.hpp>

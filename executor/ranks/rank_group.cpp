@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>

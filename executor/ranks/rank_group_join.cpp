@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <utility>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>

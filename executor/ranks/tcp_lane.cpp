@@ -39,8 +39,7 @@ TcpLane::TcpLane(Socket socket, Setup setup)
 }
 
 void TcpLane::send(std::span<const std::byte> bytes, MessageEngine::Sent sent) {
-  const std::optional<FaultKind> fault =
-      setup_.faults == nullptr ? std::nullopt : setup_.faults->at_frame();
+  const FaultKind fault = setup_.faults == nullptr ? FaultKind::none : setup_.faults->at_frame();
   if (fault == FaultKind::delay) std::this_thread::sleep_for(kInjectedDelay);
   Calls ended;
   {
