@@ -66,8 +66,8 @@ class SlotCounter {
     for (const ReplicaId replica : ids(context))
       counts_[replica][SlotKind::context_gradient] = context[replica];
     const std::int64_t ramp = program_.ramp();
-    std::int64_t batches = program_.forwards_alone() ? 1 : 3 * ramp + program_.depth() + 2;
-    std::int64_t alike = 0;
+    std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
+    if (program_.forwards_alone()) batches = 1;
     State state = start();
     for (std::int64_t body = -ramp; body < batches; ++body) {
       for (const std::int64_t few : {1, 2}) {
@@ -187,8 +187,8 @@ class SlotCounter {
     for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[replica][kind];
-        const bool used = counted_by_knowledge(static_cast<SlotKind>(kind)) &&
-                          counts_[replica].counts[kind] > 0;
+        const bool used =
+            counted_by_knowledge(static_cast<SlotKind>(kind)) && counts_[replica].counts[kind] > 0;
         if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
     }
@@ -306,7 +306,7 @@ class SlotCounter {
   /// What ends a use, in `batch`, is known to `device` to have ended.
   bool ended(DeviceId device, const Release& release, std::int64_t batch) const {
     const std::int32_t place = space_.place(device, release.lane);
-    if (place == kAbsent) return false;
+    if (place == kAbsent || program_.forwards_alone()) return false;
     return knows_[static_cast<std::size_t>(place)] >=
            (batch - release.batch) * lane_length_[index(release.lane)] + release.place;
   }
@@ -363,7 +363,6 @@ class SlotCounter {
 
   /// Whether the slot that `replica` used for a microbatch is known to `device` to be free again.
   bool released(SlotKind kind, ReplicaId replica, const Turn& microbatch, DeviceId device) const {
-    if (program_.forwards_alone()) return false;
     const auto consumed = [&](const std::vector<ReplicaId>& consumers,
                               const std::vector<Release>& elsewhere) {
       return std::ranges::all_of(consumers, [&](ReplicaId consumer) {

@@ -62,11 +62,8 @@ class StageWork {
     s.stage_of(k).forward(kernels, spans);
     show_logits(s, spans, k);
     if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
-    if (run_.program.forwards_alone()) {
-      boundaries_.release_after_forward(s, k);
-    } else {
-      s.begin_reading(version);
-    }
+    if (run_.program.forwards_alone()) boundaries_.release_after_forward(s, k);
+    s.begin_reading(version);
     note_version(instance, version);
     if (!loss) return;
     if (s.validates && version > s.settled) {
@@ -344,10 +341,9 @@ class StageWork {
 
   /// Where data has no targets: what the model says of each token's successor.
   void show_logits(const State& s, const ForwardSpans<T, W>& spans, std::int64_t microbatch) {
-    if (!run_.setup.on_logits || !s.stage.is_last()) return;
     if constexpr (std::same_as<T, W>) {
-      const auto logits = backend_.fetch(std::span<const T>(s.stage.logits(spans)));
-      run_.setup.on_logits(microbatch, logits.span());
+      if (!run_.setup.on_logits || !s.stage.is_last()) return;
+      run_.setup.on_logits(microbatch, backend_.fetch(s.stage.logits(spans)).span());
     }
   }
 

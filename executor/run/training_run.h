@@ -51,8 +51,8 @@ class TrainingRun {
         devices_(run_, std::move(make_backend)),
         log_(
             std::int64_t{program.microbatches()} * run_.width,
-            program.forwards_alone() ? 0 : program.placement().stages(),
-            run_.tensors.size(), [this](StepReport step) { end_step(step); },
+            program.forwards_alone() ? 0 : program.placement().stages(), run_.tensors.size(),
+            [this](StepReport step) { end_step(step); },
             loss_weights(setup.stage.model.sequence, setup.stage.slices), start_.batches()) {
     check_guard(program, setup.stage);
     check_slices(program, setup.stage);

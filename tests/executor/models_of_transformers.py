@@ -170,7 +170,7 @@ def measured(make, config, parts_of):
         part.whole(lambda parameter: parameter.detach()).numel() for part in parts
     )
     logits = logits_and_targets(model, 0)[0].detach()[:: 5].flatten()
-    said = [", ".join(number(one) for one in logits[i : i + 6]) for i in range(0, len(logits), 6)]
+    said = [", ".join(number(one) for one in logits[i : i + 5]) for i in range(0, len(logits), 5)]
     loss = loss_of(model, 0)
     loss.backward()
     rows = []

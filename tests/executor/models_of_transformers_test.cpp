@@ -212,7 +212,8 @@ double logits_difference(const ModelSpec& model, const std::vector<double>& expe
 
 TEST_P(OfTransformers, LogitsAreTheLibrarys) {
   EXPECT_LT(logits_difference<float>(model(), expected().logits), 1e-5);
-  EXPECT_LT(logits_difference<double>(model(), expected().logits), 1e-9);
+  // Both turn rotary positions by angles rounded to float, each in its own way.
+  EXPECT_LT(logits_difference<double>(model(), expected().logits), 1e-6);
   std::vector<double> wrong = expected().logits;
   std::swap(wrong[0], wrong[1]);  // the control
   EXPECT_GT(logits_difference<double>(model(), wrong), 1e-5);
