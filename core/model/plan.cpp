@@ -78,4 +78,10 @@ WeightSemantics weight_semantics(const Plan& plan) {
   return find_schedule(plan.schedule).weights;
 }
 
+Table<StageId, Reading> readings_of(const Plan& plan) {
+  if (plan.user_schedule != nullptr) return plan.user_schedule->readings;
+  if (!find_schedule(plan.schedule).reads_planes) return {};
+  return make_schedule(plan).readings;
+}
+
 }  // namespace tandem

@@ -69,4 +69,8 @@ Schedule make_schedule(const Plan& plan);
 /// The weights that its updates use. Throws and REQUIRES as make_schedule() does.
 WeightSemantics weight_semantics(const Plan& plan);
 
+/// What the passes of its stages read instead of the weights; empty: these. Throws and REQUIRES as
+/// make_schedule() does.
+Table<StageId, Reading> readings_of(const Plan& plan);
+
 }  // namespace tandem

@@ -19,10 +19,6 @@ std::string_view name(WeightSemantics semantics) {
   return kNames[static_cast<std::size_t>(semantics)];
 }
 
-/// Every name that users may count on, also those that this version lacks: "unknown" would send
-/// them looking for a typing error.
-static constexpr std::string_view kNamesOfContract[] = {"timeprest-i"};
-
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;
   for (const ScheduleTraits& row : schedules()) {
@@ -32,11 +28,6 @@ const ScheduleTraits& find_schedule(std::string_view wanted) {
       known.emplace_back(alias);
     }
     known.emplace_back(row.name);
-  }
-  for (const std::string_view name : kNamesOfContract) {
-    if (name != wanted) continue;
-    throw UsageError(fmt::format(
-        "schedule {} is not in this version (tandem schedule --list shows all that are)", wanted));
   }
   throw UsageError(fmt::format("unknown schedule \"{}\"{} (tandem schedule --list shows all)",
                                wanted, did_you_mean(wanted, known)));

@@ -135,8 +135,19 @@ Rows endless_rows() {
        {.weights = WeightSemantics::latest,
         .options = {"single-backwards"},
         .updates_together = false,
-        .reject = reject_timeprest,
+        .reject = [](Asked request) { return reject_timeprest("timeprest", request); },
         .make = make_timeprest}},
+      {{"timeprest-i",
+        "timeprest whose backwards read the newest weights mixed with their forwards', by our own "
+        "formula",
+        "I-TiMePReSt, arXiv 2509.23241, whose formula is not public"},
+       {"0 in steady state, F = mB", "2(p-1-d)+m; 2+ceil(2(p-1)/m) weights", "m >= max(2, p-1)"},
+       {.weights = WeightSemantics::latest,
+        .options = {"single-backwards"},
+        .updates_together = false,
+        .reads_planes = true,
+        .reject = [](Asked request) { return reject_timeprest("timeprest-i", request); },
+        .make = make_timeprest_i}},
   };
 }
 

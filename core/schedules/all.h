@@ -74,8 +74,10 @@ Schedule make_spectrain_v2(const ScheduleRequest& request);
 Schedule make_pipeoptim(const ScheduleRequest& request);
 Schedule make_xpipe(const ScheduleRequest& request);
 
-std::optional<std::string> reject_timeprest(const ScheduleRequest& request);
+std::optional<std::string> reject_timeprest(std::string_view name, const ScheduleRequest& request);
 Schedule make_timeprest(const ScheduleRequest& request);
+/// The same, whose backwards read a mix of old and new weights.
+Schedule make_timeprest_i(const ScheduleRequest& request);
 
 std::optional<std::string> reject_double_buffered(const ScheduleRequest& request);
 Schedule make_double_buffered(const ScheduleRequest& request);

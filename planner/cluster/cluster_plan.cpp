@@ -172,16 +172,9 @@ void resolve_slices(Plan& plan, const ClusterLayout& layout,
   Slicing& slices = plan.request.slices;
   if (slices == Slicing{}) return;
   if (slices.kind == Slicing::Kind::by_time) {
-    // As TeraPipe's code: in steps that keep products well shaped, and no more than it can try.
-    constexpr std::int32_t kMostEnds = 64, kTokens = 8;
-    slice_lengths({.count = 2}, plan.model);  // whether it can be sliced at all
-    const std::int32_t multiple = std::lcm(kTokens, assumptions.tensor);
-    const std::int32_t least = (plan.model.sequence + kMostEnds - 1) / kMostEnds;
-    const std::int32_t step = (least + multiple - 1) / multiple * multiple;
-    slices = Slicing::of_lengths(
-        fastest_slices(plan.model.sequence, step, static_cast<std::int64_t>(stage_count(plan)),
-                       plan.request.microbatches, slice_time(plan, layout, assumptions))
-            .lengths);
+    slices = fastest_slicing(plan.model, assumptions.tensor,
+                             static_cast<std::int64_t>(stage_count(plan)),
+                             plan.request.microbatches, slice_time(plan, layout, assumptions));
   } else if (slices.kind == Slicing::Kind::by_work) {
     slices = Slicing::of_lengths(slice_lengths(slices, plan.model, assumptions.tensor));
   }

@@ -11,6 +11,7 @@
 #include "core/schedule/options.h"
 #include "core/schedule/user_schedule.h"
 #include "core/text/count_text.h"
+#include "simulator/cost/fitted_slices.h"
 
 namespace tandem {
 
@@ -18,10 +19,10 @@ namespace {
 
 /// Stashed and latest weights are of another age on each stage, several copies of the model are not
 /// planned, a cap is to be chosen, what is evicted pays where links are faster than they often are,
-/// and slices cost less memory, seldom less time: for those who ask.
-bool only_when_asked(const ScheduleTraits& row) {
+/// and without times of slices sequences stay whole: for those who ask.
+bool only_when_asked(const ScheduleTraits& row, const Profile& profile) {
   return row.weights == WeightSemantics::stashed || row.weights == WeightSemantics::latest ||
-         row.replicas_per_stage > 1 || !row.whole.empty() ||
+         row.replicas_per_stage > 1 || (!row.whole.empty() && profile.slices.empty()) ||
          option_of(row, &ScheduleRequest::activation_caps) != nullptr || row.evicts;
 }
 
@@ -39,6 +40,31 @@ Slicing measured_slices(const Profile& profile) {
   return Slicing::of_lengths(std::move(lengths));
 }
 
+/// How a shape's sequences may be cut. One whole one stands for a schedule that can't, or a profile
+/// without times of slices. As many microbatches as stages stand for those of any shape: the more,
+/// the longer its fastest slices.
+std::vector<Slicing> slicings(const PlanRequest& request, const Shape& shape) {
+  const Profile& profile = request.profile;
+  if (option_of(*shape.schedule, &ScheduleRequest::slices) == nullptr || profile.slices.empty())
+    return {Slicing{}};
+  std::vector<Slicing> all{measured_slices(profile)};
+  const auto add = [&](Slicing slicing) {
+    if (slicing.count > 1 && std::ranges::find(all, slicing) == all.end())
+      all.push_back(std::move(slicing));
+  };
+  const std::int32_t stages = shape.depth * shape.chunks;
+  add(slicing_by_time(profile, shape.microbatch_size, stages, shape.microbatches));
+  const std::int32_t shortest =
+      std::ranges::min_element(profile.slices, {}, &SliceCosts::tokens)->tokens;
+  for (const std::int32_t count : {2, 4, 8, 16}) {
+    if (request.model.sequence / count >= (shortest + 1) / 2)
+      add(Slicing::of_lengths(slice_lengths({.count = count}, request.model)));
+  }
+  if (all.front().count == 1) all.erase(all.begin());
+  if (all.empty()) all.emplace_back();
+  return all;
+}
+
 /// The schedules asked for, in the order of the registry.
 std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
                                            std::vector<Rejected>& rejected) {
@@ -47,7 +73,7 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
   std::vector<const ScheduleTraits*> rows;
   for (const ScheduleTraits& row : schedules()) {
     if (!asked.empty() && !asked.contains(&row)) continue;
-    if (asked.empty() && only_when_asked(row)) continue;
+    if (asked.empty() && only_when_asked(row, request.profile)) continue;
     if (row.replicas_per_stage > 1) {
       rejected.push_back({RejectCause::copies, std::string(row.name),
                           "a pipeline holds several copies of the model: it can be simulated and "
@@ -218,7 +244,8 @@ SearchSpace own_space(const PlanRequest& request) {
                   .chunks = static_cast<std::uint16_t>(chunks_of(placement)[DeviceId{}]),
                   .microbatch_size = size,
                   .microbatches = own.whole_microbatches(),
-                  .recompute = recompute};
+                  .recompute = recompute,
+                  .slices = own.slices > 1 ? measured_slices(request.profile) : Slicing{}};
       if (auto long_one = too_long(request, shape))
         space.rejected.push_back(std::move(*long_one));
       else
@@ -245,10 +272,6 @@ SearchSpace search_space(const PlanRequest& request) {
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   const std::uint16_t most = deepest(request, space.rejected);
   const auto add = [&](Shape shape) {
-    const auto microbatches =
-        even_microbatches(request.global_batch, shape.width, shape.microbatch_size);
-    if (!microbatches) return;
-    shape.microbatches = static_cast<std::int32_t>(*microbatches);
     if (auto rejected = too_long(request, shape))
       space.rejected.push_back(std::move(*rejected));
     else if (auto reason = set_extras(request, shape))
@@ -257,11 +280,21 @@ SearchSpace search_space(const PlanRequest& request) {
     else
       space.shapes.push_back(std::move(shape));
   };
+  const auto add_sliced = [&](Shape shape) {
+    const auto microbatches =
+        even_microbatches(request.global_batch, shape.width, shape.microbatch_size);
+    if (!microbatches) return;
+    shape.microbatches = static_cast<std::int32_t>(*microbatches);
+    for (Slicing& slicing : slicings(request, shape)) {
+      shape.slices = std::move(slicing);
+      add(shape);
+    }
+  };
   const auto add_ways = [&](Shape shape) {
-    add(shape);
+    add_sliced(shape);
     shape.single_backwards = true;
     if (option_of(*shape.schedule, &ScheduleRequest::single_backwards) != nullptr)
-      add(std::move(shape));
+      add_sliced(std::move(shape));
   };
   for (const ScheduleTraits* row : rows) {
     for (std::uint16_t depth = 1; depth <= most; ++depth) {
@@ -270,12 +303,14 @@ SearchSpace search_space(const PlanRequest& request) {
         for (const std::uint16_t chunks : chunk_counts(request, *row, depth)) {
           for (const std::int32_t size : sizes) {
             for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-              add_ways({.schedule = row,
-                        .depth = depth,
-                        .width = width,
-                        .chunks = chunks,
-                        .microbatch_size = size,
-                        .recompute = recompute});
+              Shape shape;
+              shape.schedule = row;
+              shape.depth = depth;
+              shape.width = width;
+              shape.chunks = chunks;
+              shape.microbatch_size = size;
+              shape.recompute = recompute;
+              add_ways(std::move(shape));
             }
           }
         }
@@ -296,10 +331,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
     plan.schedule = shape.schedule->name;
     if (shape.schedule->replicas_per_device == 0) plan.request.chunks = shape.chunks;
   }
-  const bool sliced = shape.schedule == nullptr
-                          ? request.user_schedule->slices > 1
-                          : option_of(*shape.schedule, &ScheduleRequest::slices) != nullptr;
-  if (sliced) plan.request.slices = measured_slices(request.profile);
+  plan.request.slices = shape.slices;
   plan.request.devices = shape.depth;
   plan.request.width = shape.width;
   plan.request.global_norm = request.global_norm;

@@ -55,6 +55,7 @@ struct Shape {
   std::int32_t microbatches = 1;
   Recompute recompute = Recompute::none;
   bool single_backwards = false;
+  Slicing slices = {};                  // of each sequence
   std::vector<std::int32_t> extras{0};  // microbatches in flight beyond the minimum; ascending
 };
 
@@ -101,9 +102,10 @@ struct SearchSpace {
 /// devices, widths that divide the microbatches, 2 to 4 chunks where the schedule has them,
 /// microbatch sizes that the profile measured for all of the model's layers and that divide the
 /// global batch, with and without recomputation, extra in flight 0 … 2(depth − 1) where the
-/// schedule has it. Schedules that cut sequences take the slices that the profile times. Throws
-/// UsageError for an unknown schedule, InputError for a model or a number
-/// of devices beyond the limits above.
+/// schedule has it. Where the profile times slices, schedules that cut sequences take these, those
+/// of TeraPipe's programme by times fitted to them, and 2, 4, 8 and 16 equal ones down to half as
+/// long as the shortest timed. Throws UsageError for an unknown schedule, InputError for a model or
+/// a number of devices beyond the limits above.
 SearchSpace search_space(const PlanRequest& request);
 
 /// The plan of a shape, without stages and predictions.

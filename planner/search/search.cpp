@@ -13,6 +13,7 @@
 #include "planner/search/explain.h"
 #include "planner/search/partition.h"
 #include "planner/search/stage_memory.h"
+#include "simulator/cost/fitted_slices.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/simulate.h"
 
@@ -64,14 +65,22 @@ class PlanSearch {
   }
 
  private:
-  const LayerTimes& times(std::int32_t microbatch_size, Recompute recompute) {
-    const std::pair key(microbatch_size, recompute);
+  const LayerTimes& times(std::int32_t microbatch_size, Recompute recompute,
+                          const Slicing& slices) {
+    const std::tuple key(microbatch_size, recompute, slices);
     auto found = times_.find(key);
     if (found == times_.end()) {
-      auto measured = measured_layers(request_.profile, request_.model, microbatch_size, recompute);
+      const std::vector<SequencePart> parts = sequence_parts(slices, request_.model);
+      auto measured =
+          measured_layers(parts.empty() ? request_.profile : on_slices(request_.profile, parts),
+                          request_.model, microbatch_size, recompute);
       found = times_.emplace(key, std::move(measured)).first;
     }
     return found->second;
+  }
+
+  const LayerTimes& times_of(const Plan& plan) {
+    return times(plan.microbatch_size, plan.request.recompute, plan.request.slices);
   }
 
   static Duration slowest(const BatchWork& work, const LayerTimes& layer_times,
@@ -102,7 +111,7 @@ class PlanSearch {
   /// The work of the busiest device if memory were no matter: in the fastest cut; where devices
   /// hold several stages, which another cut may balance better, if all worked alike.
   Bounded bounded(const Shape& shape) {
-    const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute);
+    const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute, shape.slices);
     const BatchWork work(make_schedule(plan_of(request_, shape, shape.extras.front())));
     const std::vector<LayerRange> cut = fastest_cut(work, layer_times);
     if (shape.chunks == 1) return {&shape, slowest(work, layer_times, cut)};
@@ -157,7 +166,7 @@ class PlanSearch {
     if (shape.schedule != nullptr) candidate.row = shape.schedule - schedules().data();
     Schedule schedule = make_schedule(plan);
     const BatchWork work(schedule);
-    const LayerTimes& layer_times = times(plan.microbatch_size, plan.request.recompute);
+    const LayerTimes& layer_times = times_of(plan);
     plan.stages = fastest_cut(work, layer_times);
     if (shape.schedule != nullptr && shape.schedule->orders_by_costs) {
       plan.request.costs =
@@ -180,9 +189,9 @@ class PlanSearch {
   /// several stages, or stashes of others, only the cut whose largest stage is smallest is tried.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
                                        const BatchWork& work, Plan& plan) {
-    PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.request.recompute));
+    PartitionProblem problem = by_time(work, times_of(plan));
     problem.fits = [&](LayerRange range, std::size_t stage) {
-      const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.request.recompute);
+      const StageBytes& bytes = bytes_.of(range, plan);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
     const bool hosted_stashes = std::ranges::any_of(
@@ -218,7 +227,7 @@ class PlanSearch {
 
   const PlanRequest& request_;
   RangeBytes bytes_;
-  std::map<std::pair<std::int32_t, Recompute>, LayerTimes> times_;
+  std::map<std::tuple<std::int32_t, Recompute, Slicing>, LayerTimes> times_;
   PlanResult result_;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "simulator/cost/plane_prices.h"
 #include "simulator/cost/tiles.h"
 #include "simulator/cost/transformer_share.h"
 
@@ -37,9 +38,9 @@ class Kernels {
 
   double element() const { return element_; }
 
-  void run(double OpSums::*op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
+  void run(double OpSums::* op, double flops, double bytes) { run(op, flops, bytes, flops_per_s_); }
 
-  void run(double OpSums::*op, double flops, double bytes, double flops_per_s) {
+  void run(double OpSums::* op, double flops, double bytes, double flops_per_s) {
     double one = std::max(flops / flops_per_s, bytes / bytes_per_s_);
     if (flops > 0) one += product_s_;
     seconds.*op += one;
@@ -121,10 +122,10 @@ void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKe
   }
   const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
-  const auto dropout = [&](double OpSums::*op) {
+  const auto dropout = [&](double OpSums::* op) {
     if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
   };
-  const auto forward = [&](double OpSums::*op) {
+  const auto forward = [&](double OpSums::* op) {
     for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
     kernels.run(op, 0, softmax);
     dropout(op);
@@ -254,10 +255,7 @@ Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t micro
     case LayerKind::squared_error:
       check_transformer(model);
   }
-  // Reads the gradient, clears it, writes the weights; reads and writes the states and, of 16-bit
-  // weights, the master copy. 32-bit weights are read themselves.
-  const bool narrow = element < kStateBytes;
-  double moved = (narrow ? 2.0 * kStateBytes : 0.0) + (narrow ? 3 : 4) * element;
+  double moved = stateless_update_bytes(element);
   if (has_fp8_weights(kind, assumptions.format)) moved += element + 2 * kFp8Bytes;  // made anew
   const double parameters = parameters_of_share(model, kind, assumptions.tensor);
   const double states = states_of_share(model, kind, optimizer, assumptions.tensor);
@@ -291,7 +289,7 @@ OpWork tensor_sum_work(Duration time, std::int32_t tensor, const Calibration& co
 
 /// Of one layer; `sum` is over those that share it.
 StageTimes layer_times(const Kernels& kernels, LayerKind kind, const OpWork& sum, double launch_s) {
-  const auto work = [&](double OpSums::*op) {
+  const auto work = [&](double OpSums::* op) {
     return OpWork{kernels.seconds.*op, kernels.launches.*op * launch_s};
   };
   // The layers that are shared are summed once each way: an embedding forward, a head backward.

@@ -13,6 +13,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "simulator/cost/measured_layers.h"
+#include "simulator/cost/plane_prices.h"
 
 namespace tandem {
 
@@ -114,6 +115,7 @@ class Pricing {
   StageCosts costs() {
     price_ways();
     price_stages();
+    add_planes(costs_, plan_, update_bytes(plan_.optimizer, assumptions_.format));
     price_sums();
     return std::move(costs_);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "core/base/check.h"
@@ -83,6 +84,17 @@ FastestSlices fastest_slices(std::int32_t tokens, std::int32_t step, std::int64_
     if (best.lengths.empty() || found.value < best.value) best = std::move(found);
   }
   return best;
+}
+
+Slicing fastest_slicing(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
+                        std::int64_t microbatches, const SliceTime& time) {
+  constexpr std::int32_t kMostEnds = 64, kTokens = 8;
+  slice_lengths({.count = 2}, model);  // whether it can be sliced at all
+  const std::int32_t unit = std::lcm(kTokens, multiple);
+  const std::int32_t least = (model.sequence + kMostEnds - 1) / kMostEnds;
+  const std::int32_t step = (least + unit - 1) / unit * unit;
+  return Slicing::of_lengths(
+      fastest_slices(model.sequence, step, stages, microbatches, time).lengths);
 }
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 
 #include "core/base/units.h"
 #include "core/model/slice_lengths.h"
+#include "core/schedule/slicing.h"
 
 namespace tandem {
 
@@ -25,5 +26,11 @@ struct FastestSlices {
 /// the sequence's end. Asks once for each pair of ends: (tokens / step)² / 2 times.
 FastestSlices fastest_slices(std::int32_t tokens, std::int32_t step, std::int64_t stages,
                              std::int64_t microbatches, const SliceTime& time);
+
+/// Those slices of a model's sequences, in steps as TeraPipe's code takes them: multiples of 8
+/// tokens and of `multiple`, which keep products well shaped, and at most 64 of them. Throws
+/// InputError where its sequences can't be sliced.
+Slicing fastest_slicing(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
+                        std::int64_t microbatches, const SliceTime& time);
 
 }  // namespace tandem

@@ -9,7 +9,9 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/memory/storage.h"
+#include "simulator/cost/fitted_slices.h"
 #include "simulator/cost/measured_layers.h"
+#include "simulator/cost/plane_prices.h"
 
 namespace tandem {
 
@@ -148,19 +150,11 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
   return costs;
 }
 
-/// The profile with the layers that it measured on this part of sequences. Throws InputError where
-/// it has none.
+/// The profile with its layers on this part of sequences.
 static Profile on_slice(const Profile& profile, SequencePart part) {
-  Profile measured = profile;
-  measured.layers.clear();
-  for (const SliceCosts& slice : profile.slices) {
-    if (slice.tokens == part.tokens && slice.before == part.before) measured.layers = slice.layers;
-  }
-  if (!measured.layers.empty()) return measured;
-  throw InputError(
-      fmt::format("the profile has no times of a slice of {} tokens behind {}: measure it with "
-                  "tandem profile --slices",
-                  part.tokens, part.before));
+  Profile of_part = profile;
+  of_part.layers = layers_on_slice(profile, part);
+  return of_part;
 }
 
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
@@ -169,6 +163,7 @@ StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
                               plan.request.recompute, summing_devices(plan));
   };
   StageCosts costs = costs_of(profile);
+  add_planes(costs, plan, update_bytes_on_cpu(plan.optimizer));
   if (plan.request.slices.count == 1) return costs;
   for (const SequencePart part : sequence_parts(plan.request.slices, plan.model)) {
     costs.slices.push_back(costs_of(on_slice(profile, part)));

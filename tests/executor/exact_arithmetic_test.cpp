@@ -2,6 +2,7 @@
 // by the executor in double and, apart from it, in rationals. Every number fits the mantissa, so
 // there is no tolerance.
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
@@ -309,10 +310,9 @@ TEST(ExactArithmetic, TimeprestFollowsItsRule) {
   }
 }
 
-/// A rule whose backwards correct what is newest, on stages that hold these layers.
-Rule corrected(std::int64_t m, const std::vector<LayerRange>& stages,
+/// A rule whose backwards correct what they read, on stages that hold these layers.
+Rule corrected(Rule rule, const std::vector<LayerRange>& stages,
                const std::vector<Rational>& delays, const std::vector<Rational>& kept) {
-  Rule rule = newest(m, stages);
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     const auto layers = static_cast<std::size_t>(stages[stage].size());
     rule.delay.insert(rule.delay.end(), layers, delays[stage]);
@@ -338,13 +338,47 @@ TEST(ExactArithmetic, PipeMareFollowsItsRule) {
       kept.push_back(Rational(1, 4));
       swapped.push_back(Rational(3, 4));
     }
-    expect_rule(test, schedule, corrected(m, stages, delays, kept), true);
-    expect_rule(test, schedule, corrected(m, stages, published, kept), false);
-    expect_rule(test, schedule, corrected(m, stages, negated, kept), false);
-    expect_rule(test, schedule, corrected(m, stages, delays, swapped), false);
+    expect_rule(test, schedule, corrected(newest(m, stages), stages, delays, kept), true);
+    expect_rule(test, schedule, corrected(newest(m, stages), stages, published, kept), false);
+    expect_rule(test, schedule, corrected(newest(m, stages), stages, negated, kept), false);
+    expect_rule(test, schedule, corrected(newest(m, stages), stages, delays, swapped), false);
     expect_rule(test, schedule, newest(m, stages), false);
     expect_rule(test, schedule, stashed(m, stages), false);
   }
+}
+
+// By our definition: the newest weights less s of their last change, s the mean of a e^-a over the
+// ages a of an update's forwards.
+TEST(ExactArithmetic, TimeprestIMixesWhatTheForwardReadWithTheNewest) {
+  for (TrainingCase test : cases_of("timeprest-i")) {
+    if (test.microbatches == 1) continue;
+    test.devices = std::min<std::uint16_t>(test.devices, 3);
+    const std::vector<LayerRange> stages = stages_of(test);
+    Schedule schedule = test.make();
+    // p = 3, m = 2: ages 2, 2; p = 2: 1, 1.
+    const double age = test.devices == 3 ? 2.0 : 1.0;
+    for (Reading& reading : schedule.readings) {
+      EXPECT_DOUBLE_EQ(reading.delay, age * std::exp(-age));
+      EXPECT_EQ(reading.kept, 0.0);
+      reading.delay = 0.5;  // e is no dyadic number
+    }
+    const std::vector<Rational> half(stages.size(), Rational(1, 2)), none(stages.size());
+    const std::vector<Rational> wrong(stages.size(), Rational(-1, 2));
+    const Rule plain = vertical(2, stages.size());
+    expect_rule(test, schedule, corrected(plain, stages, half, none), true);
+    expect_rule(test, schedule, corrected(plain, stages, wrong, none), false);
+    expect_rule(test, schedule, corrected(plain, stages, half, half), false);
+    expect_rule(test, schedule, corrected(newest(2, stages), stages, half, none), false);
+    expect_rule(test, schedule, plain, false);
+  }
+}
+
+TEST(ExactArithmetic, TimeprestIOfAgesUpToOneIsTheMeanOfTheMixesOfItsForwards) {
+  // m = 5, p = 3: four of five forwards read the version before the newest.
+  const Schedule schedule = make_schedule(find_schedule("timeprest-i"),
+                                          {.devices = 3, .microbatches = 5, .replicas = {}});
+  for (const Reading& reading : schedule.readings)
+    EXPECT_DOUBLE_EQ(reading.delay, 4 * std::exp(-1.0) / 5);
 }
 
 /// Horizons of stages that hold these layers, by layer.
@@ -435,11 +469,12 @@ TEST(GoldenTrajectories, OfThreeStages) {
   const auto latest = by_rationals(task, newest(1, stages));
   EXPECT_EQ(written(latest, 0), (Numbers{"5/4", "395/256", "432885/262144"}));
   const std::vector<Rational> half(3, Rational(1, 2));
-  const auto t2 = by_rationals(task, corrected(1, stages, {2, 1, 0}, half));
+  const auto t2 = by_rationals(task, corrected(newest(1, stages), stages, {2, 1, 0}, half));
   EXPECT_EQ(written(t2, 0), (Numbers{"5/4", "775/512", "843533/524288"}));
-  const auto wrong_sign = by_rationals(task, corrected(1, stages, {-2, -1, 0}, half));
+  const auto wrong_sign =
+      by_rationals(task, corrected(newest(1, stages), stages, {-2, -1, 0}, half));
   EXPECT_EQ(written(wrong_sign, 0)[1], "805/512");
-  const auto published = by_rationals(task, corrected(1, stages, {5, 3, 1}, half));
+  const auto published = by_rationals(task, corrected(newest(1, stages), stages, {5, 3, 1}, half));
   EXPECT_EQ(written(published, 0)[1], "1469/1024");
   Rule slow = newest(1, stages);
   slow.rate_divisor = {2, 1, 1};
@@ -499,8 +534,8 @@ TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {
   const Task task = scalars(4, {2, 0, 2});
   const auto stash = by_rationals(task, stashed(1, stages));
   const auto latest = by_rationals(task, newest(1, stages));
-  const auto t2 =
-      by_rationals(task, corrected(1, stages, {1, 0}, {Rational(1, 2), Rational(1, 2)}));
+  const auto t2 = by_rationals(
+      task, corrected(newest(1, stages), stages, {1, 0}, {Rational(1, 2), Rational(1, 2)}));
   EXPECT_EQ(written(stash, 0)[1], "655/1024");
   EXPECT_EQ(written(latest, 0)[1], "1995/4096");
   EXPECT_EQ(written(t2, 0)[1], "4615/8192");

@@ -470,7 +470,8 @@ TEST(Semantics, HoldThroughPauses) {
                                                {"spectrain-v2", 1},
                                                {"pipeoptim", 2},
                                                {"xpipe", 2},
-                                               {"timeprest", 2}}) {
+                                               {"timeprest", 2},
+                                               {"timeprest-i", 2}}) {
     TrainingCase test = TrainingCase::on(schedule, 3);
     test.microbatches = microbatches;
     test.batches = 5;

@@ -3,7 +3,9 @@
 #include "simulator/cost/stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include <gmock/gmock.h>
@@ -163,10 +165,39 @@ TEST(CostsFromProfile, PricesSlicesAsTheyWereMeasured) {
   // 2 samples of 3 tokens, and of 1, of 8 floats: 192 and 64 bytes at 100 ns and 1 a byte.
   EXPECT_EQ(costs.slices[0].transfer, ns(292));
   EXPECT_EQ(costs.slices[1].transfer, ns(164));
-  plan.request.slices = Slicing::of_lengths({2, 2});
+  profile.slices.clear();
   EXPECT_EQ(testing::error_of([&] { costs_from_profile(profile, plan); }),
-            "the profile has no times of a slice of 2 tokens behind 0: measure it with tandem "
-            "profile --slices");
+            "the profile has no times of slices: measure them with tandem profile --slices");
+}
+
+TEST(CostsFromProfile, PricesTheUpdatesPlanes) {
+  const auto updates = [](std::string_view schedule, OptimizerKind optimizer) {
+    Plan plan{.model = small_model(),
+              .schedule = std::string(schedule),
+              .request = {.devices = 2, .microbatches = 2},
+              .microbatch_size = 2,
+              .stages = {{0, 2}, {2, 4}}};
+    plan.optimizer = optimizer;
+    Profile profile = small_profile();
+    profile.model.tied = plan.model.tied = false;
+    const StageCosts costs = costs_from_profile(profile, plan);
+    EXPECT_EQ(costs.layers[0].update + costs.layers[1].update + ns(5),
+              costs.stages[StageId{0}].update);
+    return std::pair(costs.stages[StageId{0}].update - ns(5), costs.stages[StageId{1}].update);
+  };
+  const auto plain = updates("paci", OptimizerKind::adamw);
+  // AdamW moves 32 bytes of a weight, a plane 8, δ 8; the last stage corrects and predicts nothing.
+  const auto longer = [&](double share) {
+    return std::pair(ns(std::llround((1 + share) * static_cast<double>(plain.first.count()))),
+                     plain.second);
+  };
+  const auto near = [](const auto& found, const auto& wanted) {
+    EXPECT_LE(std::abs((found.first - wanted.first).count()), 1);
+    EXPECT_EQ(found.second, wanted.second);
+  };
+  near(updates("pipeoptim", OptimizerKind::adamw), longer(8.0 / 32));
+  near(updates("pipemare", OptimizerKind::adamw), longer(16.0 / 32));
+  near(updates("pipeoptim", OptimizerKind::sgd), longer(8.0 / 16));
 }
 
 TEST(CostsFromProfile, AddsSelectiveRecomputationToTheBackwardOnly) {

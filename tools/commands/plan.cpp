@@ -26,6 +26,7 @@
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
 #include "planner/study/schedule_file.h"
+#include "simulator/cost/fitted_slices.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
@@ -129,6 +130,13 @@ std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& p
                     "they share cores or memory, measure with as many",
                     counted(profile.busy_devices, "device"), devices));
   }
+  const std::vector<SequencePart> parts = sequence_parts(plan.request.slices, plan.model);
+  if (!std::ranges::all_of(parts, [&](SequencePart part) { return is_measured(profile, part); })) {
+    warnings.push_back(
+        fmt::format("slices of {} tokens were not measured: their times are fitted to those that "
+                    "were (tandem profile --slices {} measures them)",
+                    name(plan.request.slices), name(plan.request.slices)));
+  }
   for (std::string& warning : storage_warnings(request.storage))
     warnings.push_back(std::move(warning));
   return warnings;
@@ -189,9 +197,11 @@ std::string names_of(const std::vector<Candidate>& ranked, std::size_t first, Na
   return fmt::format("{}", fmt::join(names, " = "));
 }
 
-/// "timeprest single": whose backwards stand one by one.
+/// "timeprest single": whose backwards stand one by one; "seq1f1b n=8": in so many slices.
 std::string listed_name(const Plan& plan) {
-  return plan.schedule + (plan.request.single_backwards ? " single" : "");
+  std::string name = plan.schedule + (plan.request.single_backwards ? " single" : "");
+  if (plan.request.slices.count > 1) name += fmt::format(" n={}", plan.request.slices.count);
+  return name;
 }
 
 void print_ranking(const PlanResult& result) {
@@ -271,6 +281,7 @@ Json as_json(const Candidate& candidate) {
            {"bubble_of_period", candidate.bubble()},
            {"devices", std::move(devices)}};
   if (plan.request.single_backwards) row["single_backwards"] = true;
+  if (plan.request.slices.count > 1) row["slices"] = name(plan.request.slices);
   return row;
 }
 

@@ -17,6 +17,7 @@
 #include "core/text/files.h"
 #include "core/text/output_place.h"
 #include "executor/backends.h"
+#include "simulator/cost/fitted_slices.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
@@ -49,14 +50,28 @@ std::vector<std::int32_t> microbatch_sizes_of(const Options& options) {
   return sizes;
 }
 
-/// Tokens of each; none where sequences are whole.
-std::vector<std::int32_t> slices_of(const Options& options, const ModelSpec& model) {
+Slicing slicing_of(const Options& options) {
   if (!options.has("slices")) return {};
   const std::optional<Slicing> slicing = parse_slicing(options.text("slices"));
-  if (!slicing || slicing->kind == Slicing::Kind::by_time)
-    options["slices"].reject("how many slices (4), by-work:N, or the tokens of each (512,256,256)");
-  if (slicing->count == 1) return {};
-  return slice_lengths(*slicing, model);
+  if (!slicing) options["slices"].reject(std::string(kSlicingNames));
+  return *slicing;
+}
+
+/// Tokens of each that is measured first; none where sequences are whole. Times to choose by are
+/// those of four equal slices and, in the profile anyway, of the whole sequence.
+std::vector<std::int32_t> first_slices(const Slicing& slicing, const ModelSpec& model) {
+  constexpr std::int32_t kToChooseBy = 4;
+  if (slicing.kind == Slicing::Kind::by_time) return slice_lengths({.count = kToChooseBy}, model);
+  if (slicing.count == 1) return {};
+  return slice_lengths(slicing, model);
+}
+
+/// Of a pipeline of as many stages and microbatches as there are devices, by times that these fit.
+std::vector<std::int32_t> slices_by_time(const Profile& profile, const ProfileRequest& request) {
+  const Slicing found = slicing_by_time(profile, std::ranges::min(request.microbatch_sizes),
+                                        request.busy_devices, request.busy_devices);
+  if (found.count == 1) return {};
+  return found.lengths;
 }
 
 /// Of each device: the whole model, with two microbatches of the largest size. At most 2^52, so
@@ -146,7 +161,7 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
   request.model = read_model(options.text("model"));
   check_trainable(request.model);
   request.microbatch_sizes = microbatch_sizes_of(options);
-  request.slices = slices_of(options, request.model);
+  request.slices = first_slices(slicing_of(options), request.model);
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
   // None: as many as there are GPUs.
   const std::int64_t usual =
@@ -171,8 +186,9 @@ Options options_of_profile() {
       .value("microbatch-size", "B,...",
              "samples of a microbatch; several, separated by commas (default 1)")
       .value("slices", "N",
-             "time slices of each sequence, too: how many, by-work:N, or the tokens of each, such "
-             "as 512,256,256 (default: whole sequences alone)")
+             "time slices of each sequence, too: how many; by-work:N; by-time, the fastest in a "
+             "pipeline of --devices stages and as many microbatches, by the times of four; or the "
+             "tokens of each, such as 512,256,256 (default: whole sequences alone)")
       .value("devices", "N",
              "devices that compute at the same time (default: all cores, or all GPUs)")
       .value("optimizer", "NAME",
@@ -215,6 +231,17 @@ int run_profile(const Options& options) {
     return too_much;
   };
   auto [profile, algorithms] = measure_on(backend, request);
+  if (slicing_of(options).kind == Slicing::Kind::by_time) {
+    const std::vector<std::int32_t> fastest = slices_by_time(profile, request);
+    if (fastest.empty()) {
+      print_note("whole sequences are the fastest: the profile keeps the times of equal slices");
+    } else if (fastest != request.slices) {
+      request.slices = fastest;
+      MeasuredProfile again = measure_on(backend, request);
+      profile = std::move(again.profile);
+      algorithms = std::move(again.algorithms);
+    }
+  }
   profile.machine += (profile.machine.empty() ? "" : "; ") + machine_name();
   profile.date = utc_now();
   profile.command = "tandem profile";

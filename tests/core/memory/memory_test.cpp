@@ -216,6 +216,16 @@ TEST(CountSlots, KeepsOnEveryStageTheVersionsThatTimeprestReadsOnTheFirst) {
   EXPECT_THAT(slots_of(pipeline("timeprest", 4, 4), SlotKind::stash), ElementsAre(10, 8, 6, 4));
 }
 
+TEST(CountSlots, KeepsTheMixThatTimeprestIReadsBesideThoseVersions) {
+  for (const auto& [p, m] : {std::pair{3, 2}, {4, 4}, {4, 6}}) {
+    const auto mixed = pipeline("timeprest-i", p, m), plain = pipeline("timeprest", p, m);
+    EXPECT_EQ(slots_of(mixed, SlotKind::weights), slots_of(plain, SlotKind::weights));
+    EXPECT_THAT(slots_of(mixed, SlotKind::backward_weights), Each(1));
+    EXPECT_THAT(slots_of(plain, SlotKind::backward_weights), Each(0));
+  }
+  EXPECT_THAT(slots_of(pipeline("timeprest-i", 1, 2), SlotKind::backward_weights), Each(0));
+}
+
 TEST(CountSlots, KeepsOneCorrectedVersionWhereBackwardsReadIt) {
   for (const std::int32_t m : {1, 2, 8}) {
     const Pipeline wanted = pipeline("pipemare", 4, m);

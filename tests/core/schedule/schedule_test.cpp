@@ -64,7 +64,7 @@ TEST(Registry, ListsWhatTheContractNames) {
                    "zb-1p",          "zb-2p",         "zb-auto",    "zbv-auto",   "1f1b-v",
                    "v-min",          "v-half",        "v-zb",       "v-adaptive", "search",
                    "pipedream",      "2bw",           "paci",       "pipemare",   "spectrain",
-                   "spectrain-v2",   "pipeoptim",     "xpipe",      "timeprest"}));
+                   "spectrain-v2",   "pipeoptim",     "xpipe",      "timeprest",  "timeprest-i"}));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -297,6 +297,8 @@ TEST(MakeSchedule, RefusesWhatCanNotBeDoneByTwoVersionsOfTheWeights) {
               StartsWith("3: timeprest needs m >= max(2, p-1) = 4 microbatches, found 3: "));
   EXPECT_THAT(failure_of(pipeline("timeprest", 1, 1)), HasSubstr("max(2, p-1) = 2"));
   EXPECT_EQ(failure_of(pipeline("timeprest", 5, 4)), "");
+  EXPECT_THAT(failure_of(pipeline("timeprest-i", 5, 3)),
+              StartsWith("3: timeprest-i needs m >= max(2, p-1) = 4 microbatches, found 3: "));
   // Rows that read one version take what they took.
   for (const char* name : {"1f1b", "2bw", "pipedream"}) {
     Pipeline wanted = pipeline(name, 4, 4);

@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "core/model/slice_lengths.h"
+#include "planner/search/search.h"
 #include "tests/core/error_of.h"
 #include "tests/planner/synthetic.h"
 
@@ -178,10 +180,35 @@ TEST(SearchSpace, CutsSequencesAsTheProfileDoes) {
                             {.tokens = 1, .before = tokens - 1, .layers = {}}};
   EXPECT_EQ(plan_of_first().request.slices.lengths, (std::vector<std::int32_t>{tokens - 1, 1}));
   EXPECT_THAT(describe(plan_of_first()), HasSubstr(fmt::format("slices of {},1", tokens - 1)));
-  request.profile.slices.pop_back();  // not the whole sequence
-  EXPECT_EQ(plan_of_first().request.slices.count, 1);
   request.schedules = {"1f1b"};
   EXPECT_EQ(plan_of_first().request.slices.count, 1);
+}
+
+TEST(SearchSpace, ProposesSlicesUnaskedWhereTheProfileTimesThem) {
+  PlanRequest request = small_request(2, 8);
+  const auto slicings = [&] {
+    std::set<std::string> found;
+    for (const Shape& shape : search_space(request).shapes) {
+      if (!shape.schedule->whole.empty()) found.insert(name(shape.slices));
+    }
+    return found;
+  };
+  EXPECT_THAT(slicings(), IsEmpty());
+  const std::int32_t tokens = request.model.sequence;
+  ASSERT_EQ(tokens, 8);
+  for (const SequencePart part : parts_of({3, 3, 2})) {
+    request.profile.slices.push_back(
+        {.tokens = part.tokens, .before = part.before, .layers = request.profile.layers});
+    for (LayerCost& row : request.profile.slices.back().layers) {
+      for (const auto time : {&LayerCost::forward, &LayerCost::backward_input,
+                              &LayerCost::backward_weight, &LayerCost::backward})
+        row.*time = row.*time * part.tokens / tokens;
+    }
+  }
+  // As timed, and 2 to 8 equal ones: 16 would be shorter than half of the shortest.
+  EXPECT_THAT(slicings(), ::testing::IsSupersetOf({"3,3,2", "4,4", "2,2,2,2", "1,1,1,1,1,1,1,1"}));
+  const PlanResult result = find_plans(request);
+  EXPECT_GT(result.shapes, 0u);
 }
 
 TEST(SearchSpace, MoreStagesThanLayersAreOut) {

@@ -126,7 +126,7 @@ TEST_F(ScheduleCommand, PrintsDot) {
   EXPECT_THAT(ran.out, ::testing::EndsWith("}\n"));
 }
 
-TEST_F(ScheduleCommand, NamesOfTheContractAreNotUnknown) {
+TEST_F(ScheduleCommand, KnowsTheNamesOfTheContract) {
   for (const std::string name :
        {"zb-h1",     "zb-h2",     "zb-1p",      "zb-2p",          "zb-auto",   "zbv",
         "zbv-auto",  "v-min",     "v-half",     "interleaved-zb", "v-zb",      "v-adaptive",
@@ -135,9 +135,7 @@ TEST_F(ScheduleCommand, NamesOfTheContractAreNotUnknown) {
         "pipemare",  "pipeoptim", "spectrain",  "xpipe",          "timeprest", "timeprest-i",
         "search"}) {
     const Ran ran = tandem("schedule " + name + " --devices 2 --microbatches 2");
-    if (ran.code == 0 || ran.code == 3) continue;  // 3: of another size
-    EXPECT_EQ(ran.code, 2);
-    EXPECT_THAT(ran.err, HasSubstr("schedule " + name + " is not in this version"));
+    EXPECT_THAT(ran.code, ::testing::AnyOf(0, 3)) << name << ": " << ran.err;  // 3: of another size
   }
 }
 
