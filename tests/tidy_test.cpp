@@ -225,6 +225,8 @@ const std::map<std::string, Strings> kRooms = {
      {"executor/backend", "executor/cpu", "executor/cuda/kernels", "executor/cuda/runtime",
       "executor/profile", "executor/run", "executor/stage"}},
     {"executor/train", {"executor/cpu", "executor/run"}},
+    {"executor/forwards",
+     {"executor/checkpoint", "executor/data", "executor/run", "executor/train"}},
     {"executor/backends", {"executor/cuda", "executor/profile", "executor/run", "executor/train"}},
 
     {"planner/search", {}},

@@ -19,11 +19,13 @@ std::vector<KeptTensor> kept_tensors(const Program& program, const SlotCounts& s
   return kept;
 }
 
-double copied_bytes(const std::vector<KeptTensor>& kept) {
+double copied_bytes(const ModelSpec& model, const std::vector<KeptTensor>& kept) {
   double bytes = 0;
-  for (const KeptTensor& each : kept)
-    bytes += static_cast<double>(each.tensor.size()) * static_cast<double>(each.planes.size()) *
-             sizeof(float);
+  for (const KeptTensor& each : kept) {
+    for (const NamedPart& part : named_parts(model, each.tensor))
+      bytes += static_cast<double>(part.size()) * static_cast<double>(each.planes.size()) *
+               sizeof(float);
+  }
   return bytes;
 }
 

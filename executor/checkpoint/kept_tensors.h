@@ -21,6 +21,6 @@ std::vector<KeptTensor> kept_tensors(const Program& program, const SlotCounts& s
                                      Optimizer optimizer);
 
 /// Of the copy that a checkpoint is written from, however large a model is.
-double copied_bytes(const std::vector<KeptTensor>& kept);
+double copied_bytes(const ModelSpec& model, const std::vector<KeptTensor>& kept);
 
 }  // namespace tandem

@@ -30,6 +30,7 @@ set(tandem_public_headers
   core/program/timeline.h
   core/schedule/op.h
   core/schedule/op_kind.h
+  core/schedule/passes.h
   core/schedule/placement.h
   core/schedule/reading.h
   core/schedule/recompute.h

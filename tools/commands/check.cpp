@@ -145,8 +145,8 @@ Json config_of(const Subject& subject) {
 std::optional<double> checkpoint_bytes(const Subject& subject) {
   const Plan& plan = *subject.prepared.plan;
   if (subject.prepared.cluster || !why_untrainable(plan.model).empty()) return std::nullopt;
-  return copied_bytes(kept_tensors(subject.program(), count_slots(subject.program()), plan.model,
-                                   plan.stages, plan.optimizer));
+  return copied_bytes(plan.model, kept_tensors(subject.program(), count_slots(subject.program()),
+                                               plan.model, plan.stages, plan.optimizer));
 }
 
 void print_json(const Subject& subject) {

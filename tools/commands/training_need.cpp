@@ -79,7 +79,7 @@ void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const
       static_cast<double>(prepared.program.size() * sizeof(Span)) * static_cast<double>(steps);
   if (options.has("trace")) bytes += 2 * timeline * prepared.plan.request.width;
   if (options.has("with-prediction")) bytes += timeline;
-  if (options.has("checkpoint")) bytes += copied_bytes(kept);
+  if (options.has("checkpoint")) bytes += copied_bytes(prepared.plan.model, kept);
   const auto needed = static_cast<Bytes>(std::min(bytes, kMost));
   check_fits_memory(needed, "training this plan");
   tell_memory(needed, "training this plan");

@@ -172,7 +172,7 @@ TEST_F(EventFiles, OfARunHoldWhatItsLogHolds) {
   ASSERT_EQ(steps.size(), 6u);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     EXPECT_EQ(steps[i].step, lines[i]["step"]);
-    EXPECT_EQ(steps[i].scalars.size(), 4u);
+    EXPECT_EQ(steps[i].scalars.size(), 5u);
     for (const auto& [tag, value] : steps[i].scalars)
       EXPECT_EQ(value, lines[i][tag].get<float>()) << tag;
   }
