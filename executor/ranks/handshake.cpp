@@ -57,6 +57,7 @@ inline Proof proof_of(const std::string& secret, std::string_view side,
   add(side.data(), side.size());
   add(&purpose.kind, sizeof(purpose.kind));
   add(&purpose.rank, sizeof(purpose.rank));
+  add(&purpose.to, sizeof(purpose.to));
   add(&purpose.channel, sizeof(purpose.channel));
   add(nonces.of_acceptor.data(), nonces.of_acceptor.size());
   add(nonces.of_connector.data(), nonces.of_connector.size());

@@ -16,6 +16,7 @@ struct ConnectionPurpose {
   enum class Kind : std::uint32_t { control, channel };
   Kind kind = Kind::control;
   std::int32_t rank = 0;      // who connects
+  std::int32_t to = 0;        // to whom
   std::uint64_t channel = 0;  // of data
 };
 

@@ -94,9 +94,9 @@ asio::awaitable<void> Listener::take(tcp::socket socket) {
   --open_;
 }
 
-asio::awaitable<std::shared_ptr<tcp::socket>> connect_to(
-    std::string host, std::uint16_t port, std::string secret, ConnectionPurpose purpose,
-    std::chrono::steady_clock::time_point deadline) {
+asio::awaitable<Connected> connect_to(std::string host, std::uint16_t port, std::string secret,
+                                      ConnectionPurpose purpose,
+                                      std::chrono::steady_clock::time_point deadline) {
   const auto executor = co_await asio::this_coro::executor;
   std::string why;
   while (std::chrono::steady_clock::now() < deadline) {
@@ -114,11 +114,11 @@ asio::awaitable<std::shared_ptr<tcp::socket>> connect_to(
       why = error.what();
       socket.close();
     }
-    if (socket.is_open()) co_return connected;
+    if (socket.is_open()) co_return Connected{connected, {}};
     asio::steady_timer pause(executor, kBetweenTries);
     co_await pause.async_wait(asio::use_awaitable);
   }
-  throw DeviceError(fmt::format("no connection to {} port {}: {}", host, port, why));
+  co_return Connected{nullptr, why};
 }
 
 }  // namespace tandem

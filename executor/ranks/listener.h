@@ -41,10 +41,15 @@ class Listener {
   std::size_t open_ = 0;  // handshakes
 };
 
+/// A connection, or why there is none.
+struct Connected {
+  std::shared_ptr<boost::asio::ip::tcp::socket> socket;
+  std::string why;
+};
 /// Connects and introduces itself, again and again until `deadline`, for the other side may come
-/// later. Throws DeviceError.
-boost::asio::awaitable<std::shared_ptr<boost::asio::ip::tcp::socket>> connect_to(
-    std::string host, std::uint16_t port, std::string secret, ConnectionPurpose purpose,
-    std::chrono::steady_clock::time_point deadline);
+/// later.
+boost::asio::awaitable<Connected> connect_to(std::string host, std::uint16_t port,
+                                             std::string secret, ConnectionPurpose purpose,
+                                             std::chrono::steady_clock::time_point deadline);
 
 }  // namespace tandem

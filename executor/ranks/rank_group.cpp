@@ -47,16 +47,16 @@ RankGroup::RankGroup(RankGroupSetup setup)
   try {
     setup_.rank == 0 ? start_first() : start_other();
   } catch (...) {
-    part();
-    goes_on_.reset();
-    context_.stop();
+    leave();
     throw;
   }
   last_beat_ = std::chrono::steady_clock::now();
   asio::post(context_, [this] { beat(); });
 }
 
-RankGroup::~RankGroup() {
+RankGroup::~RankGroup() { leave(); }
+
+void RankGroup::leave() {
   part();
   // Long enough to send what was said last.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -66,7 +66,7 @@ RankGroup::~RankGroup() {
     doubt_.cancel();
     if (listener_) listener_->close();
   });
-  while (!context_.stopped() && std::chrono::steady_clock::now() < limit)
+  while (thread_.joinable() && !context_.stopped() && std::chrono::steady_clock::now() < limit)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   context_.stop();
 }

@@ -110,6 +110,8 @@ class RankGroup {
   using Socket = boost::asio::ip::tcp::socket;
   using Link = std::shared_ptr<ControlLink>;
 
+  /// Ends the thread, too.
+  void leave();
   void start_first();
   void start_other();
   void take(ConnectionPurpose purpose, Socket socket);
@@ -130,8 +132,9 @@ class RankGroup {
   void refuse(const std::string& reason);
   std::string reason_of_other(std::int32_t rank, const std::string& what) const;
   void wait(const std::function<bool()>& there, const std::string& what, Duration patience);
-  template <class T>
-  T run_on_context(boost::asio::awaitable<T> task);
+  /// Throws DeviceError.
+  Socket connect_to_rank(const std::string& host, std::uint16_t port, ConnectionPurpose purpose,
+                         Time deadline);
   std::string missing_ranks() const;
 
   const RankGroupSetup setup_;

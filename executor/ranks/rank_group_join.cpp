@@ -43,9 +43,15 @@ RankInfo unpack_info(Unpacker& from) {
 
 }  // namespace
 
-template <class T>
-T RankGroup::run_on_context(asio::awaitable<T> task) {
-  return asio::co_spawn(context_, std::move(task), asio::use_future).get();
+RankGroup::Socket RankGroup::connect_to_rank(const std::string& host, std::uint16_t port,
+                                             ConnectionPurpose purpose, Time deadline) {
+  const Connected connected =
+      asio::co_spawn(context_, connect_to(host, port, setup_.secret, purpose, deadline),
+                     asio::use_future)
+          .get();
+  if (connected.socket) return std::move(*connected.socket);
+  throw DeviceError(fmt::format("rank {} does not find rank {} at {} port {}: {}", setup_.rank,
+                                purpose.to, host, port, connected.why));
 }
 
 void RankGroup::start_first() {
@@ -71,17 +77,11 @@ void RankGroup::start_first() {
 
 void RankGroup::start_other() {
   thread_ = std::jthread([this] { context_.run(); });
-  const ConnectionPurpose purpose{ConnectionPurpose::Kind::control, setup_.rank, 0};
-  const std::shared_ptr<Socket> socket = [&] {
-    try {
-      return run_on_context(connect_to(setup_.rendezvous_host, setup_.rendezvous_port,
-                                       setup_.secret, purpose,
-                                       std::chrono::steady_clock::now() + setup_.patience));
-    } catch (const DeviceError& error) {
-      throw DeviceError(fmt::format("rank {} does not find rank 0: {}", setup_.rank, error.what()));
-    }
-  }();
-  const tcp::endpoint here(socket->local_endpoint().address(), 0);
+  Socket socket = connect_to_rank(
+      setup_.rendezvous_host, setup_.rendezvous_port,
+      {.kind = ConnectionPurpose::Kind::control, .rank = setup_.rank, .to = 0, .channel = 0},
+      std::chrono::steady_clock::now() + setup_.patience);
+  const tcp::endpoint here(socket.local_endpoint().address(), 0);
   RankInfo& mine = infos_[static_cast<std::size_t>(setup_.rank)];
   std::promise<void> ready;
   asio::post(context_, [&] {
@@ -90,7 +90,7 @@ void RankGroup::start_other() {
         [this](ConnectionPurpose what, Socket taken) { take(what, std::move(taken)); });
     mine.address = here.address().to_string();
     mine.port = listener_->port();
-    add_link(0, std::move(*socket));
+    add_link(0, std::move(socket));
     ready.set_value();
   });
   ready.get_future().wait();
@@ -103,7 +103,7 @@ void RankGroup::start_other() {
 }
 
 void RankGroup::take(ConnectionPurpose purpose, Socket socket) {
-  if (purpose.rank < 0 || purpose.rank >= setup_.ranks) return;
+  if (purpose.rank < 0 || purpose.rank >= setup_.ranks || purpose.to != setup_.rank) return;
   const std::lock_guard lock(mutex_);
   if (purpose.kind == ConnectionPurpose::Kind::channel) {
     arrivals_.emplace(std::pair{purpose.rank, purpose.channel}, std::move(socket));
@@ -231,10 +231,13 @@ std::unique_ptr<MessageEngine> RankGroup::connect(const CommunicatorPlans& plans
         expected.emplace_back(other, channel);
         continue;
       }
-      const ConnectionPurpose purpose{ConnectionPurpose::Kind::channel, setup_.rank, channel};
       engine->add(other, channel, plans.all()[channel].name,
-                  std::move(*run_on_context(connect_to(info(other).address, info(other).port,
-                                                       setup_.secret, purpose, deadline))));
+                  connect_to_rank(info(other).address, info(other).port,
+                                  {.kind = ConnectionPurpose::Kind::channel,
+                                   .rank = setup_.rank,
+                                   .to = other,
+                                   .channel = channel},
+                                  deadline));
     }
   }
   for (const auto& key : expected) {
