@@ -112,7 +112,7 @@ asio::awaitable<void> ControlLink::write() {
       room_.notify_all();
     }
   } catch (const boost::system::system_error& error) {
-    why = error.code().message();
+    why = "has lost its connection: " + error.code().message();
   }
   end(why);
 }
@@ -148,9 +148,10 @@ asio::awaitable<void> ControlLink::read() {
       ears_.on_message(header.kind, std::move(payload));
     }
   } catch (const boost::system::system_error& error) {
-    why = error.code() == asio::error::eof ? "has closed its connection" : error.code().message();
+    why = error.code() == asio::error::eof ? "has closed its connection"
+                                           : "has lost its connection: " + error.code().message();
   } catch (const std::exception& error) {
-    why = error.what();
+    why = std::string("has sent what can't be read: ") + error.what();
   }
   end(why);
 }

@@ -28,19 +28,19 @@ namespace tandem::benchmarks {
 namespace {
 
 using boost::asio::ip::tcp;
-using SteadyClock = std::chrono::steady_clock;
+using RankClock = std::chrono::steady_clock;
 
-constexpr std::int64_t kSteps = 8, kFillingSteps = 2;
+constexpr std::int64_t kRankSteps = 8, kFillingRankSteps = 2;
 constexpr double kMostSlower = 1.02, kMostHandOver = 10e-6;
 constexpr std::size_t kMiB = 1 << 20;
 
-double median_of(std::vector<double> values) {
+double median_of_ranks(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
 }
 
 /// Two ends of a connection.
-std::pair<tcp::socket, tcp::socket> connected(boost::asio::io_context& context) {
+std::pair<tcp::socket, tcp::socket> socket_pair(boost::asio::io_context& context) {
   tcp::acceptor acceptor(context, {boost::asio::ip::address_v4::loopback(), std::uint16_t{0}});
   tcp::socket one(context), other(context);
   one.connect(acceptor.local_endpoint());
@@ -52,7 +52,7 @@ std::pair<tcp::socket, tcp::socket> connected(boost::asio::io_context& context) 
 /// device with a core of its own does.
 double hand_over_s(std::size_t bytes, int rounds) {
   boost::asio::io_context context;
-  auto [one, other] = connected(context);
+  auto [one, other] = socket_pair(context);
   TcpEngine here(tools::print_note), there(tools::print_note);
   here.add(1, 0, "there", std::move(one));
   there.add(0, 0, "back", std::move(other));
@@ -70,32 +70,32 @@ double hand_over_s(std::size_t bytes, int rounds) {
     for (int i = 0; i < rounds; ++i) pass(there, 0, {}, echoed, false);
   });
   for (int i = 0; i < rounds; ++i) {
-    const auto start = SteadyClock::now();
+    const auto start = RankClock::now();
     pass(here, 1, out, in, true);
-    times.push_back(std::chrono::duration<double>(SteadyClock::now() - start).count() / 2);
+    times.push_back(std::chrono::duration<double>(RankClock::now() - start).count() / 2);
   }
   echo.join();
-  return median_of(std::move(times));
+  return median_of_ranks(std::move(times));
 }
 
-TrainingSetup<float> setup_of(const Program& program, const Data& data, const ModelSpec& model) {
+TrainingSetup<float> rank_setup(const Program& program, const Data& data, const ModelSpec& model) {
   TrainingSetup<float> setup;
   setup.stage = {.model = model, .optimizer = {}, .seed = 1, .data = &data};
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   setup.layers = {{0, layers / 2}, {layers / 2, layers}};
   setup.slots = count_slots(program);
-  setup.batches = kSteps;
+  setup.batches = kRankSteps;
   setup.keep_timeline = false;
   setup.on_stuck = tools::print_last_error;
   return setup;
 }
 
 /// Seconds of each step after the first ones.
-std::vector<double> step_times(const Program& program, TrainingSetup<float> setup) {
+std::vector<double> rank_step_times(const Program& program, TrainingSetup<float> setup) {
   std::vector<double> times;
   Duration last{};
   setup.on_step = [&](const StepReport& step) {
-    if (step.batch >= kFillingSteps) times.push_back(to_seconds(step.since_start - last));
+    if (step.batch >= kFillingRankSteps) times.push_back(to_seconds(step.since_start - last));
     last = step.since_start;
   };
   train_on_cpu<float>(program, setup);
@@ -117,7 +117,7 @@ std::vector<double> step_times_over_ranks(const Program& program,
     RankRun others(group, CommunicatorPlans(program, 1, of), of);
     TrainingSetup<float> mine = setup;
     mine.others = &others;
-    return step_times(program, mine);
+    return rank_step_times(program, mine);
   };
   auto other = std::async(std::launch::async, run, 1);
   std::vector<double> times = run(0);
@@ -150,18 +150,18 @@ std::vector<Section> bench_ranks(const Settings& settings) {
     const Program program = lower(make_schedule(
         find_schedule(schedule), {.devices = 2, .microbatches = 8, .tied_embeddings = true}));
     const Data data(model, 1, 1);
-    const TrainingSetup<float> setup = setup_of(program, data, model);
+    const TrainingSetup<float> setup = rank_setup(program, data, model);
     std::vector<double> threads, ranks;
     for (int repetition = 0; repetition < settings.repetitions; ++repetition) {
-      for (const double time : step_times(program, setup)) threads.push_back(time);
+      for (const double time : rank_step_times(program, setup)) threads.push_back(time);
       for (const double time : step_times_over_ranks(program, setup)) ranks.push_back(time);
     }
-    const double of_threads = median_of(threads);
+    const double of_threads = median_of_ranks(threads);
     pipelines.rows.push_back({.what = fmt::format("{}, step of two threads", schedule),
                               .value = of_threads * 1e3,
                               .unit = "ms"});
     pipelines.rows.push_back({.what = fmt::format("{}, step of two ranks over it", schedule),
-                              .value = median_of(ranks) / of_threads,
+                              .value = median_of_ranks(ranks) / of_threads,
                               .unit = "",
                               .floor = kMostSlower,
                               .at_most = true});
