@@ -7,11 +7,6 @@
 #include <boost/asio/buffer.hpp>
 #include <fmt/format.h>
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
-extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
-#endif
-
 namespace tandem {
 
 namespace asio = boost::asio;
@@ -30,16 +25,6 @@ std::int64_t now_ns() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
-
-/// The thread sanitizer takes what a socket has read from memory to be read when the call returns.
-/// By then the other side may have answered, into the same memory: no race, for it had all of it.
-class ReadBeforeAnswered {
- public:
-#if defined(__SANITIZE_THREAD__)
-  ReadBeforeAnswered() { AnnotateIgnoreReadsBegin(__FILE__, __LINE__); }
-  ~ReadBeforeAnswered() { AnnotateIgnoreReadsEnd(__FILE__, __LINE__); }
-#endif
-};
 
 void make(const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) call();
@@ -126,10 +111,7 @@ void TcpLane::write(Calls& ended) {
         asio::buffer(first.bytes.data() + (first.written - of_header),
                      first.bytes.size() - (first.written - of_header))};
     ErrorCode error;
-    {
-      [[maybe_unused]] const ReadBeforeAnswered reads;
-      first.written += socket_.write_some(buffers, error);
-    }
+    first.written += socket_.write_some(buffers, error);
     if (error == asio::error::would_block) return wait_for(Socket::wait_write);
     if (error) return fail(error.message());
     if (first.written < header.size() + first.bytes.size()) continue;
