@@ -31,7 +31,6 @@ enum class MessageKind : std::uint32_t {
   go_on,
   loss,
   update,
-  hash,
   gathered,
   failure,
   stop,

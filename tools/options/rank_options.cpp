@@ -63,7 +63,7 @@ void add_rank_options(Options& options) {
       .input("secret-file", "FILE",
              "secret that the ranks share (default: TANDEM_SECRET of the environment)")
       .value("inject", "FAULT",
-             "for tests: do something wrong on this rank, as corrupt:frame=17 or kill:op=40");
+             "for tests: do something wrong once, as corrupt:frame=17 or kill:op=40");
 }
 
 std::optional<RankPlace> rank_place_of(const Options& options) {
@@ -84,7 +84,7 @@ std::optional<RankPlace> rank_place_of(const Options& options) {
 
 Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& path)
     : map_(options.text("ranks")) {
-  if (options.has("inject"))
+  if (options.has("inject") && place.restarts == 0)
     faults_ = std::make_unique<FaultInjector>(parse_fault(options.text("inject")));
   group_ = std::make_unique<RankGroup>(
       RankGroupSetup{.rank = place.rank,

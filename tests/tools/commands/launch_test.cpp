@@ -190,6 +190,26 @@ TEST_F(Launch, TrainsAsOneProcessDoes) {
   EXPECT_EQ(ranks["result"]["losses"], alone["result"]["losses"]) << ran.err;
 }
 
+/// The first start dies at its 60th op; the second goes on from the checkpoint before. What is kept
+/// at the end is, byte by byte, what one process keeps.
+TEST_F(Launch, GoesOnAfterAKillToTheSameBytes) {
+  ASSERT_EQ(tandem("train plan.json --steps 12 --checkpoint alone").code, 0);
+  ASSERT_EQ(tandem("launch -n 2 -- train plan.json --steps 6 --checkpoint half").code, 0);
+  const Ran ran = tandem(
+      "launch -n 2 --restarts 1 -- train plan.json --steps 12 --resume half --checkpoint kept "
+      "--inject kill:op=60");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("was killed by signal 9"));
+  for (const char* file : {"model.safetensors", "state.safetensors"}) {
+    const auto bytes_of = [&](const char* run) {
+      std::ifstream stream(folder() / run / "step-00000012" / file, std::ios::binary);
+      return std::string{std::istreambuf_iterator<char>(stream), {}};
+    };
+    EXPECT_GT(bytes_of("kept").size(), 100u) << ran.err;
+    EXPECT_TRUE(bytes_of("kept") == bytes_of("alone")) << file;
+  }
+}
+
 TEST_F(Launch, TakesItsLineWithAndWithoutDashes) {
   for (const char* line :
        {"launch -n 2 -- version --json", "launch --processes 2 version --json"}) {
