@@ -45,7 +45,7 @@ class RemoteWork {
     StageState<B>& s = stages_.state_of(program_[instance.id].op.replica);
     const auto from = stages_.boundaries().sent_from(s, kind, instance.microbatch);
     const auto sent = std::make_shared<std::atomic<bool>>(false);
-    backend_.enqueue(stream, [this, instance, from, sent, &stream] {
+    backend_.enqueue(stream, [this, instance, from, sent] {
       const AtWork at_work(log_, instance, LaneKind::send_activation);
       run_.others->send(*communicator(instance.id), std::as_bytes(from.held()), [this, sent] {
         sent->store(true, std::memory_order_release);
