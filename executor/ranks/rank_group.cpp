@@ -71,6 +71,15 @@ void RankGroup::leave() {
   context_.stop();
 }
 
+std::map<std::int32_t, RankGroup::Link> RankGroup::links() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::int32_t, Link> there;
+  for (const auto& [rank, link] : links_) {
+    if (link) there.emplace(rank, link);
+  }
+  return there;
+}
+
 std::string RankGroup::name(std::int32_t rank) const {
   return fmt::format("rank {} (host {}, process {})", rank, info(rank).host, info(rank).process);
 }
@@ -224,14 +233,7 @@ void RankGroup::agree(const std::string& what, std::uint64_t hash) {
 }
 
 void RankGroup::refuse(const std::string& reason) {
-  std::map<std::int32_t, Link> links;
-  {
-    const std::lock_guard lock(mutex_);
-    links = links_;
-  }
-  for (const auto& [rank, link] : links) {
-    if (link) link->send(MessageKind::refusal, reason);
-  }
+  for (const auto& [rank, link] : links()) link->send(MessageKind::refusal, reason);
   hear_failure(reason, true);
 }
 
@@ -268,51 +270,34 @@ void RankGroup::suspect(const std::string& why) {
 
 void RankGroup::stop_all() {
   if (setup_.rank != 0) return tell(0, MessageKind::stop, {});
-  std::map<std::int32_t, Link> links;
-  {
-    const std::lock_guard lock(mutex_);
-    links = links_;
-  }
-  for (const auto& [rank, link] : links) link->send(MessageKind::stop, {});
+  for (const auto& [rank, link] : links()) link->send(MessageKind::stop, {});
 }
 
 void RankGroup::break_links() {
-  std::map<std::int32_t, Link> links;
-  {
-    const std::lock_guard lock(mutex_);
-    links = links_;
-  }
-  for (const auto& [rank, link] : links) link->shut();
+  for (const auto& [rank, link] : links()) link->shut();
 }
 
 void RankGroup::part() {
-  std::map<std::int32_t, Link> links;
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(parted_, true)) return;
     ears_ = {};
-    links = links_;
   }
-  for (const auto& [rank, link] : links) {
-    if (link) link->close();
-  }
+  for (const auto& [rank, link] : links()) link->close();
 }
 
 void RankGroup::beat() {
   const Time now = std::chrono::steady_clock::now();
   const bool held_up = now - last_beat_ > kBeat + kHeldUp;
   last_beat_ = now;
-  std::map<std::int32_t, Link> links;
   std::function<std::string()> heartbeat;
   {
     const std::lock_guard lock(mutex_);
     if (parted_ || failure_) return;
-    links = links_;
     heartbeat = ears_.heartbeat;
   }
   const std::string at = heartbeat ? heartbeat() : std::string();
-  for (const auto& [rank, link] : links) {
-    if (!link) continue;
+  for (const auto& [rank, link] : links()) {
     if (held_up) link->hear();
     link->send(MessageKind::heartbeat, at);
     if (now - link->heard() > setup_.silence && !held_up)
@@ -339,15 +324,11 @@ void RankGroup::lose(std::int32_t rank, const std::string& why) {
 
 /// By the first rank: all are told, the one that it is of too.
 void RankGroup::announce(const std::string& text) {
-  std::map<std::int32_t, Link> links;
   {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
-    links = links_;
   }
-  for (const auto& [rank, link] : links) {
-    if (link) link->send(MessageKind::failure, text);
-  }
+  for (const auto& [rank, link] : links()) link->send(MessageKind::failure, text);
   hear_failure(text, false);
 }
 

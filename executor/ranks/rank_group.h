@@ -136,6 +136,8 @@ class RankGroup {
   Socket connect_to_rank(const std::string& host, std::uint16_t port, ConnectionPurpose purpose,
                          Time deadline);
   std::string missing_ranks() const;
+  /// Those that are connected.
+  std::map<std::int32_t, Link> links() const;
 
   const RankGroupSetup setup_;
   boost::asio::io_context context_;
@@ -150,6 +152,7 @@ class RankGroup {
   std::map<std::int32_t, Link> links_;  // of the first rank to all; of others to that one
   std::map<std::pair<std::int32_t, std::uint64_t>, Socket> arrivals_;  // channels
   std::vector<bool> greeted_;
+  std::string objection_;  // to the first that has something else
   bool all_there_ = false, parted_ = false, refused_ = false;
   std::int64_t barriers_ = 0, passed_ = 0;  // that this rank came to; that all did
   std::map<std::int64_t, std::int32_t> arrived_;

@@ -158,11 +158,17 @@ void RankGroup::greet(std::int32_t from, const std::string& hello) {
   const std::string packed(unpacker.text());
   Unpacker of(packed);
   infos_[static_cast<std::size_t>(from)] = unpack_info(of);
-  if (const std::string reason = reason_against(from, hello); !reason.empty()) {
-    return refuse(reason);
-  }
   greeted_[static_cast<std::size_t>(from)] = true;
-  if (std::ranges::find(greeted_, false) == greeted_.end()) welcome();
+  if (objection_.empty()) objection_ = reason_against(from, hello);
+  if (std::ranges::find(greeted_, false) == greeted_.end()) {
+    return objection_.empty() ? welcome() : refuse(objection_);
+  }
+  if (objection_.empty()) return;
+  // Those who are about to come would find nobody, and not hear why.
+  doubt_.expires_after(setup_.doubt);
+  doubt_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) refuse(objection_);
+  });
 }
 
 void RankGroup::welcome() {

@@ -44,12 +44,14 @@ class RunningRanks {
       wait();
       for (std::size_t i = 0; i < ranks_.size(); ++i) print_lines(i, false);
       reap();
+      name_failure();
       if (stop.stop_requested() && !ended_.interrupted) {
         ended_.interrupted = true;
         signal_all(SIGINT);
       }
       if (next_ && LauncherClock::now() >= *next_) push();
     }
+    name_failure();
     return std::move(ended_);
   }
 
@@ -79,7 +81,6 @@ class RunningRanks {
   }
 
   void reap() {
-    std::vector<std::size_t> failed;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (!running_[i]) continue;
       const std::optional<int> status = children_[i]->status();
@@ -87,14 +88,22 @@ class RunningRanks {
       running_[i] = false;
       ended_.ends[i] = end_of(ranks_[i], children_[i]->id(), *status);
       print_lines(i, true);
-      if (ended_.ends[i].code != 0) failed.push_back(i);
+      if (ended_.ends[i].code == 0 || ended_.interrupted) continue;
+      failed_.push_back(i);
+      if (!next_) next_ = LauncherClock::now() + patience_.after_failure;
     }
-    if (failed.empty() || ended_.failed || ended_.interrupted) return;
-    // Seen at once: one that a signal killed made the others fail.
-    ended_.failed = *std::ranges::max_element(
-        failed, std::less{}, [this](std::size_t i) { return ended_.ends[i].signal != 0; });
+  }
+
+  /// One that a signal killed made the others fail, and they may be seen to end before it.
+  void name_failure() {
+    if (failed_.empty() || ended_.failed) return;
+    const auto killed =
+        std::ranges::find_if(failed_, [this](std::size_t i) { return ended_.ends[i].signal != 0; });
+    const bool all_ended = std::ranges::find(running_, true) == running_.end();
+    const auto since = LauncherClock::now() - (*next_ - patience_.after_failure);
+    if (killed == failed_.end() && !all_ended && since < patience_.for_a_killed_one) return;
+    ended_.failed = killed == failed_.end() ? failed_.front() : *killed;
     say_("error: " + ended_.ends[*ended_.failed].to_string());
-    next_ = LauncherClock::now() + patience_.after_failure;
   }
 
   /// Those that did not end by themselves.
@@ -107,6 +116,7 @@ class RunningRanks {
                        asked ? "it is killed" : "it is asked to (SIGTERM)"));
     }
     signal_all(asked ? SIGKILL : SIGTERM);
+    if (!asked) signal_all(SIGCONT);  // one that is stopped does not hear it before
     next_ = LauncherClock::now() + patience_.after_asking;
   }
 
@@ -114,7 +124,7 @@ class RunningRanks {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (!running_[i]) continue;
       if (ranks_[i].remote && signal != SIGKILL) {
-        children_[i]->tell("TERM\n");
+        if (signal != SIGCONT) children_[i]->tell("TERM\n");
       } else {
         children_[i]->signal(signal);
       }
@@ -127,6 +137,7 @@ class RunningRanks {
   std::vector<std::unique_ptr<ChildProcess>> children_;
   std::vector<std::string> lines_;  // not yet whole
   std::vector<bool> running_;
+  std::vector<std::size_t> failed_;  // in the order in which they were seen
   RanksEnded ended_;
   bool asked_ = false;
   std::optional<LauncherClock::time_point> next_;  // when those that are left are pushed

@@ -33,8 +33,9 @@ struct RankEnd {
 };
 
 struct RankPatience {
-  std::chrono::milliseconds after_failure{6'000};  // for the others to end by themselves
-  std::chrono::milliseconds after_asking{2'000};   // by SIGTERM
+  std::chrono::milliseconds after_failure{1'500};   // for the others to end by themselves
+  std::chrono::milliseconds after_asking{2'000};    // by SIGTERM
+  std::chrono::milliseconds for_a_killed_one{250};  // that made the others fail, to be seen
 };
 
 struct RanksEnded {

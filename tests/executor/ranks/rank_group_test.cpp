@@ -84,6 +84,16 @@ TEST(RankGroup, RefusesRanksThatHaveSomethingElse) {
   EXPECT_THAT(ends, Each(AllOf(HasSubstr("rank 2"), HasSubstr("has another plan than rank 0"))));
 }
 
+TEST(RankGroup, RefusesThoseThatComeLateInTheSameWords) {
+  const auto ends = run_ranks(
+      3, [](RankGroup& group) { group.barrier(); },
+      [](RankGroupSetup& setup) {
+        setup.identity = {{"plan", setup.rank == 2 ? 8u : 7u}};
+        if (setup.rank == 1) std::this_thread::sleep_for(500ms);
+      });
+  EXPECT_THAT(ends, Each(AllOf(HasSubstr("rank 2"), HasSubstr("has another plan than rank 0"))));
+}
+
 TEST(RankGroup, RefusesWhatIsFoundToDifferLater) {
   const auto ends = run_ranks(2, [](RankGroup& group) {
     group.agree("text", 5);

@@ -107,6 +107,14 @@ TEST_F(LaunchedRanks, ASignalIsNamed) {
                                ended.ends[1].id));
 }
 
+TEST_F(LaunchedRanks, AKilledOneIsNamedThoughItIsSeenLater) {
+  const RanksEnded ended = run({"exit 1", "sleep 0.1; kill -9 $$"});
+  EXPECT_EQ(ended.code(), 137);
+  EXPECT_THAT(said_, HasSubstr("error: rank 1 (host here, pid"));
+  const RanksEnded late = run({"exit 1", "sleep 0.35; kill -9 $$"}, {}, {400ms, 400ms, 50ms});
+  EXPECT_EQ(late.code(), 1) << "it is not waited for";
+}
+
 /// One that ends when asked, one that ignores it, one that stands still: none outlives the failure,
 /// nor does what they have started.
 TEST_F(LaunchedRanks, WhoDoesNotEndIsMadeTo) {
@@ -116,7 +124,7 @@ TEST_F(LaunchedRanks, WhoDoesNotEndIsMadeTo) {
   EXPECT_EQ(ended.failed, 4U);
   EXPECT_EQ(ended.ends[0].signal, SIGTERM);
   EXPECT_EQ(ended.ends[1].signal, SIGKILL);
-  EXPECT_EQ(ended.ends[2].signal, SIGKILL);
+  EXPECT_EQ(ended.ends[2].signal, SIGTERM) << "it must be woken for that";
   EXPECT_THAT(said_, HasSubstr("has not ended: it is asked to (SIGTERM)"));
   EXPECT_THAT(said_, HasSubstr("has not ended: it is killed"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);

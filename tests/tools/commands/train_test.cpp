@@ -1,6 +1,7 @@
 // What train takes besides a plan: learning rates, recomputation, data, validation and a log.
 
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,11 @@ TEST_F(Train, TrainsSlicesAsTheyAreProfiledAndPlanned) {
   const std::string plan = "plan --devices 2 --global-batch 4 --schedule seq1f1b ";
   json_of(plan + "--profile sliced.json --output plan.json --json");
   const Json sequence = Json::parse(kModel)["sequence"];
-  const int half = sequence.get<int>() / 2;
-  EXPECT_EQ(Json::parse(read("plan.json"))["slices"], fmt::format("{},{}", half, half));
+  // The timed ones, or others by the fit: one repetition decides as it likes.
+  std::istringstream slices(Json::parse(read("plan.json"))["slices"].get<std::string>());
+  int in_slices = 0;
+  for (std::string length; std::getline(slices, length, ',');) in_slices += std::stoi(length);
+  EXPECT_EQ(in_slices, sequence.get<int>());
   EXPECT_EQ(json_of("simulate plan.json --json")["config"]["schedule"], "seq1f1b");
   const Json trained = json_of("train plan.json --steps 3 --json --verify");
   for (const Json& device : trained["result"]["memory"]) EXPECT_EQ(device["equal"], true);
