@@ -69,6 +69,30 @@ PreparedScenario prepare(const PlainRequest& plain, const ScenarioRequest& asked
   return made;
 }
 
+/// The costs, the memory and, if asked for, the network that the cluster sets.
+StageCosts put_on_cluster(const PlanOnCluster& on, const Plan& plan, const Profile& profile,
+                          const ScenarioRequest& asked, Scenario& scenario) {
+  const std::size_t devices = std::size_t{plan.request.width} * plan.request.devices;
+  if (devices > on.cluster->size()) {
+    throw InputError(fmt::format("the plan needs {} devices: cluster {} has {}", devices,
+                                 on.cluster->name(), on.cluster->size()));
+  }
+  AnalyticAssumptions assumptions = on.assumptions;
+  assumptions.format = NumberFormat::fp32;
+  assumptions.measured = std::make_shared<const TensorProfiles>(TensorProfiles{{1, profile}});
+  const ClusterLayout layout(*on.cluster, plan.request.width, plan.request.devices, on.order);
+  scenario.capacity.emplace();
+  for (const DeviceId device : all_ids<DeviceId>(layout.depth()))
+    scenario.capacity->push_back(layout.memory(device));
+  scenario.reserve = asked.reserve;
+  if (asked.contention) {
+    scenario.network = cluster_network(scenario.program, plan, layout, assumptions);
+    scenario.network->compute_slowdown =
+        Table<DeviceId, double>(plan.request.devices, asked.compute_slowdown);
+  }
+  return cluster_costs(plan, scenario.program.placement(), layout, assumptions);
+}
+
 PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& asked,
                          const SearchWatch&) {
   PreparedPlan prepared =
@@ -85,7 +109,9 @@ PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& ask
                         .request = schedule_request(plan)};
   if (file.profile) {
     made.profile = *file.profile;
-    const StageCosts costs = costs_of(plan, *made.profile, file.link_rate);
+    const StageCosts costs =
+        file.on ? put_on_cluster(*file.on, plan, *made.profile, asked, made.scenario)
+                : costs_of(plan, *made.profile, file.link_rate);
     made.scenario.costs =
         price(made.scenario.program, cost_model(made.scenario.program.placement(), costs));
     made.scenario.layers = layer_shares(plan, costs);

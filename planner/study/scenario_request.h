@@ -29,12 +29,20 @@ struct PlainRequest {
   std::int32_t microbatch_size = 1;  // samples
 };
 
+/// The links and the memory that a plan gets, in place of this machine's.
+struct PlanOnCluster {
+  std::shared_ptr<const Cluster> cluster = {};
+  DeviceOrder order = DeviceOrder::replicas_first;
+  AnalyticAssumptions assumptions = {};  // of links
+};
+
 /// A plan file and the profile that prices it.
 struct PlanFileRequest {
   std::string path;  // for messages, and to find what the plan names
   std::shared_ptr<const Plan> plan = {};
   std::shared_ptr<const Profile> profile = {};  // null: only program and memory are asked for
-  std::optional<double> link_rate = {};  // bytes/s of links between devices; empty: memory
+  std::optional<double> link_rate = {};  // bytes/s of links between devices; empty: memory, or
+  std::optional<PlanOnCluster> on = {};  // those of a cluster
   std::optional<bool> global_norm = {};  // in place of what the plan says
   bool post_validation = false;          // whatever it says
   Storage storage = Storage::f32;        // of what it is to be trained in

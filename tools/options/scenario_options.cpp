@@ -11,7 +11,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/files/constants_files.h"
 #include "core/files/read.h"
 #include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"
@@ -102,6 +104,22 @@ PlanFileRequest plan_request(const GivenOptions& given, std::shared_ptr<const Pl
           .storage = given.storage};
 }
 
+/// --cluster beside a plan: what the plan says of itself has no place there, nor prices of what its
+/// profile measured.
+PlanOnCluster plan_on_cluster(const GivenOptions& given) {
+  refuse_said(given, "the plan",
+              {"model", "sequence", "depth", "tensor", "cut", "stages", "global-batch", "optimizer",
+               "delay-correction", "zero", "sequence-parallel", "dtype", "attention", "fits-by"});
+  refuse_given(given, {"product-fraction", "memory-fraction", "calibration"},
+               "--{} is not taken: the plan's profile has the measured times of layers");
+  refuse_given(given, {"link-rate"}, "--{} is not taken: --cluster has the links");
+  PlanOnCluster on{.cluster = std::make_shared<const Cluster>(cluster_of(given)),
+                   .order = given.device_order};
+  on.assumptions.link_fraction = given.link_fraction;
+  if (given.has("collectives")) on.assumptions.collectives = read_collectives(given.collectives);
+  return on;
+}
+
 PlanFileRequest priced_plan_request(const GivenOptions& given) {
   std::vector<std::string> said = flags_of_plans();
   for (const char* flag :
@@ -113,6 +131,7 @@ PlanFileRequest priced_plan_request(const GivenOptions& given) {
       plan_request(given, std::make_shared<const Plan>(read_cached<read_plan>(given.plan)));
   const std::string profile = profile_path_of(given.plan, *request.plan, given.profile);
   request.profile = std::make_shared<const Profile>(read_cached<read_profile>(profile));
+  if (given.has("cluster")) request.on = plan_on_cluster(given);
   return request;
 }
 
@@ -133,7 +152,8 @@ void check_sources(const GivenOptions& given, bool on_cluster) {
   }
   if (given.has("storage") && given.plan.empty())
     refuse(given, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
-  if (on_cluster && !given.plan.empty()) refuse(given, "give a plan, or a --model on a --cluster");
+  if (given.has("model") && !given.plan.empty())
+    refuse(given, "give a plan, or a --model on a --cluster");
 }
 
 /// --memory, the same for all, and what of it --reserve keeps.
@@ -164,11 +184,11 @@ ScenarioRequest request_of(const GivenOptions& given, const ScheduleTraits* trai
   const bool on_cluster = names_a_cluster(given);
   check_sources(given, on_cluster);
   ScenarioRequest request;
-  if (on_cluster) {
+  if (!given.plan.empty()) {
+    request.source = priced_plan_request(given);
+  } else if (on_cluster) {
     if (traits == nullptr) refuse(given, "--schedule is missing");
     request.source = cluster_request(given, *traits, others);
-  } else if (!given.plan.empty()) {
-    request.source = priced_plan_request(given);
   } else if (traits == nullptr && !given.has("schedule-file")) {
     refuse(given, "give a plan, or --schedule NAME with costs");
   } else {
