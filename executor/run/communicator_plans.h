@@ -52,6 +52,9 @@ class CommunicatorPlans {
             program, width,
             [&](DeviceId device) { return static_cast<std::size_t>(process_of[device]); }, true) {}
 
+  /// Those given, of no program.
+  explicit CommunicatorPlans(std::vector<CommunicatorPlan> plans) : plans_(std::move(plans)) {}
+
   /// In the order in which they are made: of each pipeline the transfers by lane, then the sums.
   const std::vector<CommunicatorPlan>& all() const { return plans_; }
   /// Which of them an instruction of a pipeline takes, if any.

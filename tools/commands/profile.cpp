@@ -29,7 +29,9 @@
 #include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
+#include "tools/commands/profile_ranks.h"
 #include "tools/options/given_options.h"
+#include "tools/options/rank_options.h"
 #include "tools/options/training_options.h"
 
 namespace tandem::tools {
@@ -180,8 +182,9 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
 
 Options options_of_profile() {
   Options options(
-      "profile", "--model FILE --output FILE [options]",
-      "Measures what each layer and each hand-over between devices costs on this machine.");
+      "profile", "--model FILE|--ranks --output FILE [options]",
+      "Measures what each layer and each hand-over between devices costs on this machine, or "
+      "(--ranks) what links between processes and hosts do.");
   options.input("model", "FILE", "the model (JSON)")
       .value("microbatch-size", "B,...",
              "samples of a microbatch; several, separated by commas (default 1)")
@@ -199,10 +202,17 @@ Options options_of_profile() {
   options.output("output", "FILE", "where to write the profile");
   declare(options, "storage");
   add_kernel_options(options);
+  options.flag("ranks",
+               "instead of a model's layers, measure the links between the ranks that tandem "
+               "launch, torchrun, mpirun or srun started, and write them as a cluster's file: for "
+               "tandem simulate PLAN --cluster FILE");
+  add_meeting_options(options);
   return options;
 }
 
 int run_profile(const Options& options) {
+  if (options.has("ranks")) return run_profile_ranks(options);
+  refuse_given(options, {"rendezvous", "secret-file"}, "--{} is for --ranks");
   if (!options.has("model") || !options.has("output"))
     refuse(options, "--model and --output are needed");
   check_storage(options);

@@ -22,9 +22,9 @@ namespace tandem::tools {
 namespace {
 
 /// Where ranks may differ: names of files and folders, and what each is told for itself.
-constexpr std::array<std::string_view, 12> kOwn = {
-    "checkpoint", "init",   "inject",      "json",        "log",   "metrics",
-    "rendezvous", "resume", "secret-file", "tensorboard", "trace", "data"};
+constexpr std::array<std::string_view, 13> kOwn = {
+    "checkpoint", "init",        "inject",      "json",  "log",  "metrics", "rendezvous",
+    "resume",     "secret-file", "tensorboard", "trace", "data", "output"};
 
 std::uint64_t hash_of_options(const Options& options) {
   std::vector<std::string> given;
@@ -55,15 +55,18 @@ std::string secret_of(const Options& options, const RankPlace& place) {
 }  // namespace
 
 void add_rank_options(Options& options) {
-  options
-      .value("ranks", "MAP",
-             "devices of each rank, as 0-1/2,3 (default: as even as can be); ranks are started by "
-             "tandem launch, torchrun, mpirun or srun")
-      .value("rendezvous", "HOST:PORT", "where rank 0 listens (default: as the launcher says)")
+  options.value("ranks", "MAP",
+                "devices of each rank, as 0-1/2,3 (default: as even as can be); ranks are started "
+                "by tandem launch, torchrun, mpirun or srun");
+  add_meeting_options(options);
+  options.value("inject", "FAULT",
+                "for tests: do something wrong once, as corrupt:frame=17 or kill:op=40");
+}
+
+void add_meeting_options(Options& options) {
+  options.value("rendezvous", "HOST:PORT", "where rank 0 listens (default: as the launcher says)")
       .input("secret-file", "FILE",
-             "secret that the ranks share (default: TANDEM_SECRET of the environment)")
-      .value("inject", "FAULT",
-             "for tests: do something wrong once, as corrupt:frame=17 or kill:op=40");
+             "secret that the ranks share (default: TANDEM_SECRET of the environment)");
 }
 
 std::optional<RankPlace> rank_place_of(const Options& options) {
@@ -82,20 +85,24 @@ std::optional<RankPlace> rank_place_of(const Options& options) {
   return place;
 }
 
+RankGroupSetup group_setup(const Options& options, const RankPlace& place) {
+  return {.rank = place.rank,
+          .ranks = place.ranks,
+          .rendezvous_host = place.rendezvous_host,
+          .rendezvous_port = place.rendezvous_port,
+          .secret = secret_of(options, place),
+          .identity = {{"version", hash_of_text(tool_name())},
+                       {"set of options", hash_of_options(options)}}};
+}
+
 Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& path)
     : map_(options.text("ranks")) {
   if (options.has("inject") && place.restarts == 0)
     faults_ = std::make_unique<FaultInjector>(parse_fault(options.text("inject")));
-  group_ = std::make_unique<RankGroup>(
-      RankGroupSetup{.rank = place.rank,
-                     .ranks = place.ranks,
-                     .rendezvous_host = place.rendezvous_host,
-                     .rendezvous_port = place.rendezvous_port,
-                     .secret = secret_of(options, place),
-                     .identity = {{"version", hash_of_text(tool_name())},
-                                  {"plan", hash_of_text(read_file(path, kLargestJson))},
-                                  {"set of options", hash_of_options(options)}},
-                     .faults = faults_.get()});
+  RankGroupSetup setup = group_setup(options, place);
+  setup.identity.emplace_back("plan", hash_of_text(read_file(path, kLargestJson)));
+  setup.faults = faults_.get();
+  group_ = std::make_unique<RankGroup>(std::move(setup));
 }
 
 RankRun& Ranks::connect(const Program& program, std::uint16_t width) {

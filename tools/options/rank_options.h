@@ -16,10 +16,16 @@
 namespace tandem::tools {
 
 void add_rank_options(Options& options);
+/// Of these, where and how ranks meet.
+void add_meeting_options(Options& options);
 
 /// Empty: the process runs all there is. Throws InputError as find_rank_place(), and UsageError for
 /// options that would be ignored.
 std::optional<RankPlace> rank_place_of(const Options& options);
+
+/// What all ranks must have alike: this version, and the options that are no file's name. Throws
+/// InputError where a secret is needed.
+RankGroupSetup group_setup(const Options& options, const RankPlace& place);
 
 /// A rank's group and what it needs.
 class Ranks {

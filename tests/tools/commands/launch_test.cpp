@@ -1,5 +1,6 @@
 // tandem launch: real processes, killed at any moment; that none stays, and the right one is named.
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -304,6 +305,29 @@ TEST_F(Launch, CtrlCEndsAllInGoodOrder) {
     EXPECT_THAT(ran.err, Not(HasSubstr("has not ended"))) << line;
     EXPECT_TRUE(none_stays(folder().string())) << line;
   }
+}
+
+TEST_F(Launch, LinksOfRanksAreMeasuredForASimulation) {
+  const Json measured = json_of("launch -n 2 -- profile --ranks --output links.json --json");
+  const Json ways = measured["result"]["links"];
+  ASSERT_EQ(ways.size(), 2U);
+  const double rate = std::min(ways[0]["bytes_per_s_busy"].get<double>(),
+                               ways[1]["bytes_per_s_busy"].get<double>());
+  EXPECT_EQ(measured["result"]["cluster"]["groups"][0]["links"][0]["bytes_per_s_one_way"], rate);
+  const double here = json_of("simulate plan.json --json")["result"]["period_s"];
+  const auto period_at = [&](double bytes_per_s) {
+    Json cluster = measured["result"]["cluster"];
+    cluster["groups"][0]["links"][0]["bytes_per_s_one_way"] = bytes_per_s;
+    write("links.json", cluster.dump());
+    return json_of("simulate plan.json --cluster links.json --json")["result"]["period_s"]
+        .get<double>();
+  };
+  EXPECT_GT(period_at(1e4), 2 * here) << "slow links";
+  EXPECT_LT(period_at(1e12), period_at(1e4));
+  EXPECT_THAT(tandem("profile --ranks --output links.json").err,
+              HasSubstr("--ranks is for several ranks"));
+  EXPECT_THAT(tandem("simulate plan.json --cluster links.json --depth 2").err,
+              HasSubstr("--depth is not taken: the plan sets it"));
 }
 
 /// Ranks of a real run, one of them killed or stopped.
