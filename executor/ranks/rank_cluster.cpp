@@ -1,20 +1,15 @@
 #include "executor/ranks/rank_cluster.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/base/packing.h"
 #include "core/text/count_text.h"
-#include "executor/cpu/gemm.h"
 
 namespace tandem {
 
@@ -22,45 +17,6 @@ namespace {
 
 constexpr double kSameKind = 1.25;                 // processors that differ by less are of one kind
 constexpr double kSoonest = 1e-9, kFewest = 1e-3;  // what a cluster's file takes for none
-
-double median_s(const std::function<void()>& work) {
-  constexpr int kRounds = 9;
-  std::vector<double> times;
-  for (int i = 0; i < kRounds; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    times.push_back(to_seconds(std::chrono::steady_clock::now() - start));
-  }
-  std::ranges::sort(times);
-  return std::max(times[kRounds / 2], kSoonest);
-}
-
-double product_flops_per_s() {
-  constexpr std::int64_t kSide = 384;
-  const std::vector<float> a(kSide * kSide, 0.5f), b(kSide * kSide, 0.25f);
-  std::vector<float> c(kSide * kSide);
-  const double time = median_s([&] {
-    cpu::gemm(cpu::Gemm<float>{.rows = kSide,
-                               .inner = kSide,
-                               .columns = kSide,
-                               .a = a.data(),
-                               .a_row = kSide,
-                               .b = b.data(),
-                               .b_inner = kSide,
-                               .c = c.data(),
-                               .c_row = kSide,
-                               .adds = false});
-  });
-  return 2.0 * kSide * kSide * kSide / time;
-}
-
-double memory_bytes_per_s() {
-  constexpr std::size_t kBytes = 32 << 20;
-  const std::vector<char> from(kBytes, 1);
-  std::vector<char> to(kBytes);
-  const double time = median_s([&] { std::memcpy(to.data(), from.data(), kBytes); });
-  return 2.0 * kBytes / time;  // read and written
-}
 
 /// Its figures are what is achieved already.
 Calibration as_measured() {
@@ -223,18 +179,6 @@ class RankCluster {
 };
 
 }  // namespace
-
-std::vector<RankDevice> measure_rank_devices(RankGroup& group, Bytes memory_bytes) {
-  group.barrier();
-  const RankDevice mine{.product_flops_per_s = product_flops_per_s(),
-                        .memory_bytes_per_s = memory_bytes_per_s(),
-                        .memory_bytes = memory_bytes};
-  std::vector<RankDevice> all;
-  for (const std::string& one : group.gather(Packer().add(mine).take()))
-    all.push_back(Unpacker(one).get<RankDevice>());
-  group.barrier();
-  return all;
-}
 
 ClusterSpec cluster_of(const std::vector<RankInfo>& infos, const std::vector<LinkRate>& links,
                        const std::vector<RankDevice>& devices) {

@@ -17,10 +17,6 @@ struct RankDevice {
   Bytes memory_bytes = 0;  // of its host
 };
 
-/// While all ranks measure theirs: on rank 0, by rank; on others nothing. Throws as
-/// measure_links().
-std::vector<RankDevice> measure_rank_devices(RankGroup& group, Bytes memory_bytes);
-
 /// A device a rank, in their order. A host is an address at which neighbouring ranks listen, and
 /// shares its memory among them. Between ranks of a host lie two links to its bus, each as fast as
 /// the slowest sends while all do; between hosts lie their links to the network, each as fast as

@@ -9,12 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "core/base/packing.h"
 #include "core/files/cluster_file.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "core/text/json_text.h"
 #include "core/text/output_place.h"
+#include "executor/profile/processor_speed.h"
 #include "executor/ranks/rank_cluster.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/memory_limit.h"
@@ -30,6 +31,20 @@ Json json_of(const LinkRate& link) {
           {"latency_ns", link.latency.count()},
           {"bytes_per_s", link.bytes_per_s},
           {"bytes_per_s_busy", link.bytes_per_s_busy}};
+}
+
+/// While all ranks measure theirs; on rank 0 all, else none.
+std::vector<RankDevice> measure_devices(RankGroup& group) {
+  group.barrier();
+  const ProcessorSpeed speed = measure_processor();
+  const RankDevice mine{.product_flops_per_s = speed.product_flops_per_s,
+                        .memory_bytes_per_s = speed.memory_bytes_per_s,
+                        .memory_bytes = available_memory().value_or(Bytes{1} << 30)};
+  std::vector<RankDevice> all;
+  for (const std::string& one : group.gather(Packer().add(mine).take()))
+    all.push_back(Unpacker(one).get<RankDevice>());
+  group.barrier();
+  return all;
 }
 
 void print_links(const RankGroup& group, const std::vector<LinkRate>& links) {
@@ -58,8 +73,7 @@ int run_profile_ranks(const Options& options) {
   if (!place) refuse(options, "--ranks needs several: tandem launch -n 2 -- profile --ranks …");
   if (place->rank == 0) check_can_write(options.text("output"));
   RankGroup group(group_setup(options, *place));
-  const std::vector<RankDevice> devices =
-      measure_rank_devices(group, available_memory().value_or(Bytes{1} << 30));
+  const std::vector<RankDevice> devices = measure_devices(group);
   const std::vector<LinkRate> links = measure_links(group);
   if (group.rank() != 0) return 0;
   std::vector<RankInfo> infos;
