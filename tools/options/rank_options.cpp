@@ -52,6 +52,17 @@ std::string secret_of(const Options& options, const RankPlace& place) {
                   place.rendezvous_host));
 }
 
+/// Null: TCP carries what ranks send.
+MpiModule* mpi_of(const Options& options, const RankPlace& place) {
+  if (options.text("transport") != "mpi") return nullptr;
+  if (!place.by_mpi()) {
+    refuse(options,
+           "--transport mpi is for ranks that mpirun or srun has started: {} started these",
+           place.launcher);
+  }
+  return find_mpi().module;
+}
+
 }  // namespace
 
 void add_rank_options(Options& options) {
@@ -95,7 +106,8 @@ Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& 
                      .identity = {{"version", hash_of_text(tool_name())},
                                   {"plan", hash_of_text(read_file(path, kLargestJson))},
                                   {"set of options", hash_of_options(options)}},
-                     .faults = faults_.get()});
+                     .faults = faults_.get(),
+                     .mpi = mpi_of(options, place)});
 }
 
 RankRun& Ranks::connect(const Program& program, std::uint16_t width) {
