@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "executor/ranks/mpi_module.h"
 #include "executor/train.h"
 
 namespace tandem {
@@ -19,6 +20,12 @@ constexpr std::array kBoth{Storage::f32, Storage::bf16};
 
 MeasuredProfile measure_cpu_profile(ProfileRequest request) {
   return {measure_profile(request, *make_cpu_trainer()), {}};
+}
+
+FoundLibrary find_mpi_library() {
+  const FoundMpi& found = find_mpi();
+  if (found.module == nullptr) return {.why_absent = found.why_absent};
+  return {.version = found.module->version()};
 }
 
 constexpr std::array<BackendTraits, 2> kBackends{{
@@ -41,7 +48,11 @@ constexpr std::array<BackendTraits, 2> kBackends{{
 constexpr std::array<TransportTraits, 5> kTransports{{
     {.name = "threads", .backend = "cpu", .storages = kWide},
     {.name = "tcp", .backend = "cpu", .storages = kWide, .between_ranks = true},
-    {.name = "mpi", .backend = {}},
+    {.name = "mpi",
+     .backend = "cpu",
+     .storages = kWide,
+     .between_ranks = true,
+     .library = find_mpi_library},
     {.name = "peer", .backend = "cuda", .storages = kBoth},
     {.name = "nccl",
      .backend = "cuda",
@@ -99,8 +110,7 @@ const TransportTraits& find_transport(std::string_view name) { return row_of(kTr
 std::vector<std::string> transports_here() {
   std::vector<std::string> names;
   for (const TransportTraits& transport : kTransports) {
-    if (transport.backend.empty() || !find_backend(transport.backend).reason_absent().empty())
-      continue;
+    if (!find_backend(transport.backend).reason_absent().empty()) continue;
     if (transport.library == nullptr || transport.library().why_absent.empty())
       names.emplace_back(transport.name);
   }

@@ -44,12 +44,12 @@ void check_present(const BackendTraits& backend);
 MeasuredProfile measure_on(const BackendTraits& backend, ProfileRequest request);
 
 struct TransportTraits {
-  std::string_view name;                   // of --transport
-  std::string_view backend;                // whose; empty: of none in this version
-  std::span<const Storage> storages = {};  // that it carries
-  bool by_messages = false;                // TrainingSetup::by_messages
-  bool between_ranks = false;              // and for nothing else
-  FoundLibrary (*library)() = nullptr;     // that it needs; null: none beside its backend
+  std::string_view name;                // of --transport
+  std::string_view backend;             // whose
+  std::span<const Storage> storages;    // that it carries
+  bool by_messages = false;             // TrainingSetup::by_messages
+  bool between_ranks = false;           // and for nothing else
+  FoundLibrary (*library)() = nullptr;  // that it needs; null: none beside its backend
 };
 
 /// A backend's default is its first one.

@@ -227,7 +227,8 @@ const std::map<std::string, Strings> kRooms = {
     {"executor/train", {"executor/cpu", "executor/run"}},
     {"executor/forwards",
      {"executor/checkpoint", "executor/data", "executor/run", "executor/train"}},
-    {"executor/backends", {"executor/cuda", "executor/profile", "executor/run", "executor/train"}},
+    {"executor/backends",
+     {"executor/cuda", "executor/profile", "executor/ranks", "executor/run", "executor/train"}},
 
     {"planner/search", {}},
     {"planner/cluster", {"planner/search"}},

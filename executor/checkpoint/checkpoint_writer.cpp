@@ -58,11 +58,18 @@ CheckpointWriter::~CheckpointWriter() {
 bool CheckpointWriter::wants(std::int64_t batches) {
   std::unique_lock lock(mutex_);
   check_failure();
+  // The first who asks for the last one waits for that before; who asks then, for the same answer.
+  changed_.wait(lock, [&] { return !decides_ || batches != decided_; });
   if (batches <= decided_) return batches == batches_;
   const bool is_last = batches == last_;
   if (!is_last && (options_.every == 0 || batches % options_.every != 0)) return false;
   decided_ = batches;
-  if (is_last) changed_.wait(lock, [this] { return state_ == State::idle; });
+  if (is_last) {
+    decides_ = true;
+    changed_.wait(lock, [this] { return state_ == State::idle; });
+    decides_ = false;
+    changed_.notify_all();
+  }
   check_failure();  // of the one that was waited for
   if (state_ != State::idle) {
     tell(

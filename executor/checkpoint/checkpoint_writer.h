@@ -73,6 +73,7 @@ class CheckpointWriter final : public StateKeeper<float> {
   std::int64_t batches_ = -1;                  // of the image
   std::map<std::string, std::int64_t> steps_;  // by tensor, of stages that have ended
   std::int64_t decided_ = -1;  // the newest that wants() has been asked of, where it is due
+  bool decides_ = false;       // on that
   std::int64_t written_ = -1;
   std::optional<std::string> failure_;
   bool ends_ = false;

@@ -39,7 +39,7 @@ void ControlLink::start(Ears ears) {
 
 void ControlLink::send(MessageKind kind, std::string payload) {
   const std::lock_guard lock(mutex_);
-  if (ended_) return;
+  if (ended_ || mute_) return;
   Header header{.kind = kind, .bytes = payload.size()};
   urgent_.push_back({header, std::move(payload)});
   begin_writing();
@@ -47,8 +47,8 @@ void ControlLink::send(MessageKind kind, std::string payload) {
 
 void ControlLink::send_long(MessageKind kind, std::string payload) {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, [this] { return ended_ || long_bytes_ < kMostUnderWay; });
-  if (ended_) return;
+  room_.wait(lock, [this] { return ended_ || mute_ || long_bytes_ < kMostUnderWay; });
+  if (ended_ || mute_) return;
   long_bytes_ += payload.size();
   for (std::size_t first = 0; first == 0 || first < payload.size(); first += kPart) {
     std::string part = payload.substr(first, kPart);
@@ -70,7 +70,7 @@ void ControlLink::shut() {
 
 void ControlLink::close() {
   const std::lock_guard lock(mutex_);
-  if (ended_ || closes_) return;
+  if (ended_ || mute_ || closes_) return;
   closes_ = true;
   urgent_.push_back({Header{.kind = MessageKind::over}, {}});
   begin_writing();
@@ -85,7 +85,6 @@ void ControlLink::begin_writing() {
 
 asio::awaitable<void> ControlLink::write() {
   const auto self = shared_from_this();
-  std::string why;
   try {
     while (true) {
       Outgoing next;
@@ -111,10 +110,12 @@ asio::awaitable<void> ControlLink::write() {
       long_bytes_ -= next.payload.size();
       room_.notify_all();
     }
-  } catch (const boost::system::system_error& error) {
-    why = "has lost its connection: " + error.code().message();
+  } catch (const boost::system::system_error&) {
+    // Whoever closed it may have said why: what has arrived is read to its end, and that is told.
+    const std::lock_guard lock(mutex_);
+    mute_ = true;
+    room_.notify_all();
   }
-  end(why);
 }
 
 asio::awaitable<void> ControlLink::read() {

@@ -98,6 +98,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   std::deque<Outgoing> urgent_, long_;
   std::size_t long_bytes_ = 0;
   bool writes_ = false, closes_ = false, ended_ = false;
+  bool mute_ = false;  // the other side takes nothing more
 };
 
 }  // namespace tandem

@@ -23,6 +23,7 @@ using asio::ip::tcp;
 namespace {
 
 constexpr auto kLongestHandshake = std::chrono::seconds(5);
+constexpr auto kLongestSilence = std::chrono::seconds(3);
 constexpr auto kBetweenTries = std::chrono::milliseconds(50);
 constexpr std::size_t kMostHandshakes = 256;
 
@@ -99,19 +100,24 @@ asio::awaitable<Connected> connect_to(std::string host, std::uint16_t port, std:
                                       std::chrono::steady_clock::time_point deadline) {
   const auto executor = co_await asio::this_coro::executor;
   std::string why;
-  while (std::chrono::steady_clock::now() < deadline) {
+  bool silent = false;
+  while (!silent && std::chrono::steady_clock::now() < deadline) {
     const auto connected = std::make_shared<tcp::socket>(executor);
     tcp::socket& socket = *connected;
+    bool waits = false;
+    const auto begin = std::chrono::steady_clock::now();
     try {
-      const ConnectionDeadline limit(
-          socket, std::min(deadline, std::chrono::steady_clock::now() + kLongestHandshake));
+      const ConnectionDeadline limit(socket, std::min(deadline, begin + kLongestSilence));
       tcp::resolver resolver(executor);
       const auto places =
           co_await resolver.async_resolve(host, std::to_string(port), asio::use_awaitable);
       co_await asio::async_connect(socket, places, asio::use_awaitable);
+      waits = true;
       co_await introduce(socket, secret, purpose);
     } catch (const std::exception& error) {
-      why = error.what();
+      // Who takes a connection and says nothing is there, and stands still.
+      silent = waits && std::chrono::steady_clock::now() - begin >= kLongestSilence;
+      why = silent ? "it takes connections and does not answer" : error.what();
       socket.close();
     }
     if (socket.is_open()) co_return Connected{connected, {}};

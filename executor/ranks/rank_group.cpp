@@ -19,7 +19,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr auto kBeat = std::chrono::milliseconds(250);
 /// A timer that is later than this was held up: the process was stopped, and the others' silence is
 /// no sign.
 constexpr auto kHeldUp = std::chrono::seconds(1);
@@ -44,14 +43,15 @@ RankGroup::RankGroup(RankGroupSetup setup)
   RankInfo& mine = infos_[static_cast<std::size_t>(setup_.rank)];
   mine.host = host_name();
   mine.process = getpid();
+  // From the first connection: who falls silent while others are awaited is lost, too.
+  last_beat_ = std::chrono::steady_clock::now();
+  asio::post(context_, [this] { beat(); });
   try {
     setup_.rank == 0 ? start_first() : start_other();
   } catch (...) {
     leave();
     throw;
   }
-  last_beat_ = std::chrono::steady_clock::now();
-  asio::post(context_, [this] { beat(); });
 }
 
 RankGroup::~RankGroup() { leave(); }
@@ -288,7 +288,7 @@ void RankGroup::part() {
 
 void RankGroup::beat() {
   const Time now = std::chrono::steady_clock::now();
-  const bool held_up = now - last_beat_ > kBeat + kHeldUp;
+  const bool held_up = now - last_beat_ > setup_.beat + kHeldUp;
   last_beat_ = now;
   std::function<std::string()> heartbeat;
   {
@@ -303,7 +303,7 @@ void RankGroup::beat() {
     if (now - link->heard() > setup_.silence && !held_up)
       lose(rank, fmt::format("has not been heard for {:.1f} s", to_seconds(now - link->heard())));
   }
-  heart_.expires_after(kBeat);
+  heart_.expires_after(setup_.beat);
   heart_.async_wait([this](const boost::system::error_code& error) {
     if (!error) beat();
   });

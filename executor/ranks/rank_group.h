@@ -25,6 +25,7 @@
 #include "executor/ranks/control_link.h"
 #include "executor/ranks/fault.h"
 #include "executor/ranks/listener.h"
+#include "executor/ranks/mpi_module.h"
 #include "executor/ranks/tcp_engine.h"
 #include "executor/run/communicator_plans.h"
 
@@ -46,11 +47,13 @@ struct RankGroupSetup {
   std::string secret;
   /// What must be the same on all ranks, by name: "plan", "options". Hashes.
   std::vector<std::pair<std::string, std::uint64_t>> identity = {};
-  Duration patience = std::chrono::seconds(60);  // until all are there
-  Duration silence = std::chrono::seconds(3);    // after which one is lost
+  Duration patience = std::chrono::seconds(60);    // until all are there
+  Duration silence = std::chrono::seconds(3);      // after which one is lost
+  Duration beat = std::chrono::milliseconds(250);  // between heartbeats
   /// What breaks between two ranks may be the end of one of them, which is told of later.
   Duration doubt = std::chrono::milliseconds(3500);
   FaultInjector* faults = nullptr;
+  MpiModule* mpi = nullptr;  // carries what ranks send; null: TCP does
 };
 
 class RankGroup {
@@ -110,6 +113,7 @@ class RankGroup {
   using Socket = boost::asio::ip::tcp::socket;
   using Link = std::shared_ptr<ControlLink>;
 
+  std::unique_ptr<MessageEngine> connect_by_mpi(const CommunicatorPlans& plans);
   /// Ends the thread, too.
   void leave();
   void start_first();
@@ -161,6 +165,7 @@ class RankGroup {
   int pongs_ = 0;
   Duration best_round_trip_ = Duration::max();
   std::optional<std::string> failure_;
+  std::optional<std::string> mpi_started_;  // or why it is not; empty: it is
   Ears ears_;
   std::jthread thread_;
 };

@@ -221,6 +221,7 @@ std::string RankGroup::missing_ranks() const {
 
 std::unique_ptr<MessageEngine> RankGroup::connect(const CommunicatorPlans& plans,
                                                   const DeviceRanks& rank_of) {
+  if (setup_.mpi != nullptr) return connect_by_mpi(plans);
   auto engine =
       std::make_unique<TcpEngine>([this](const std::string& why) { suspect(why); }, setup_.faults);
   const auto deadline = std::chrono::steady_clock::now() + setup_.patience;
@@ -253,6 +254,23 @@ std::unique_ptr<MessageEngine> RankGroup::connect(const CommunicatorPlans& plans
     auto arrival = arrivals_.extract(key);
     engine->add(key.first, key.second, plans.all()[key.second].name, std::move(arrival.mapped()));
   }
+  return engine;
+}
+
+std::unique_ptr<MessageEngine> RankGroup::connect_by_mpi(const CommunicatorPlans& plans) {
+  MpiEngineSetup setup{.rank = setup_.rank, .ranks = setup_.ranks, .faults = setup_.faults};
+  for (const CommunicatorPlan& plan : plans.all()) setup.channels.push_back(plan.name);
+  setup.on_start = [this](const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    mpi_started_ = why;
+    changed_.notify_all();
+  };
+  setup.on_failure = [this](const std::string& why) { suspect(why); };
+  std::unique_ptr<MessageEngine> engine = setup_.mpi->make(std::move(setup));
+  wait([this] { return mpi_started_.has_value(); }, "MPI to start", setup_.patience);
+  const std::lock_guard lock(mutex_);
+  const std::string why = *std::exchange(mpi_started_, std::nullopt);
+  if (!why.empty()) throw DeviceError("transport mpi: " + why);
   return engine;
 }
 

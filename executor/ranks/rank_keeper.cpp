@@ -108,8 +108,16 @@ void RankKeeperService::serve(std::int32_t from, MessageKind kind, const std::st
   Unpacker of(message);
   const auto batches = of.get<std::int64_t>();
   if (kind == MessageKind::wants) {
-    const bool wanted = keeper_.wants(batches);
-    return run_.tell(from, MessageKind::answer, Packer().add(batches).add(wanted).take());
+    // It may wait for what others are about to bring.
+    asked_.emplace_back([this, from, batches] {
+      try {
+        const bool wanted = keeper_.wants(batches);
+        run_.tell(from, MessageKind::answer, Packer().add(batches).add(wanted).take());
+      } catch (const std::exception& error) {
+        run_.fail(error.what());
+      }
+    });
+    return;
   }
   if (kind == MessageKind::plane) {
     const auto plane = of.get<Plane>();

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "executor/ranks/rank_run.h"
 #include "executor/stage/plane.h"
@@ -68,6 +69,7 @@ class RankKeeperService {
   std::condition_variable_any changed_;
   std::deque<Brought> brought_;
   bool works_ = false;
+  std::vector<std::jthread> asked_;  // of the thread: each waits for an answer
   std::jthread thread_;
 };
 

@@ -24,6 +24,8 @@ struct RankPlace {
   std::string launcher;       // "tandem", "torchrun", "Open MPI", "MPICH", "Slurm"; for messages
   std::int32_t restarts = 0;  // times that the launcher has started the run before
 
+  /// Whether MPI can find the others: it is its launcher that tells them.
+  bool by_mpi() const { return launcher != "tandem" && launcher != "torchrun"; }
   bool all_here() const { return local_ranks == ranks; }
 };
 

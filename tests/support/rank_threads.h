@@ -55,7 +55,7 @@ struct RankThreads {
     return ends;
   }
 
- private:
+  /// One of them, by the thread that calls.
   TrainingReport<float> train_one(std::int32_t rank, std::uint16_t port, const TrainingCase& test,
                                   const Program& program, const Data& data) const {
     RankGroupSetup place{.rank = rank,

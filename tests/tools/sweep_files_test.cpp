@@ -256,6 +256,10 @@ TEST_F(SweepFiles, TheEnvironmentNumbersTheShard) {
             second);
   EXPECT_EQ(with_environment({"PMI_RANK=1", "PMI_SIZE=4"}, kPlain + " --shard mpi --json").out,
             second);
+  EXPECT_EQ(with_environment({"HQ_TASK_ID=2"}, kPlain + " --shard hq/4 --json").out, second);
+  EXPECT_EQ(with_environment({"HQ_TASK_ID=5"}, kPlain + " --shard hq/4").code, 5);
+  EXPECT_EQ(with_environment({"-u", "HQ_TASK_ID"}, kPlain + " --shard hq/4").code, 5);
+  EXPECT_EQ(with_environment({"HQ_TASK_ID=2"}, kPlain + " --shard hq/4 --csv all.csv").code, 2);
   const Strings none{"-u", "SLURM_ARRAY_TASK_ID",  "-u", "SLURM_STEP_NUM_TASKS",
                      "-u", "OMPI_COMM_WORLD_RANK", "-u", "PMI_RANK",
                      "-u", "MV2_COMM_WORLD_RANK"};

@@ -88,6 +88,10 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/install/tandemConfigVersi
 install(FILES ${PROJECT_BINARY_DIR}/install/tandemConfig.cmake ${PROJECT_BINARY_DIR}/install/tandemConfigVersion.cmake
   DESTINATION ${package} COMPONENT development)
 
+if(TANDEM_MPI_FOUND)
+  install(TARGETS tandem_mpi COMPONENT runtime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tandem)
+endif()
+
 # The command writes its own manual and completions: they are those of the build that is installed.
 install(TARGETS tandem COMPONENT runtime RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 string(CONFIGURE [[

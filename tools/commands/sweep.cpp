@@ -168,9 +168,9 @@ Options options_of_sweep() {
   options.group("Work")
       .value("threads", "N", "threads that compute (default: as many as cores)")
       .output("resume", "FILE", "go on with the JSON Lines file of a sweep that was cut short")
-      .value("shard", "K/N|slurm|mpi",
+      .value("shard", "K/N|slurm|mpi|hq/N",
              "compute the Kth of N parts; slurm, mpi: take K and N from the job array, srun or "
-             "mpirun; {shard} in a FILE stands for K");
+             "mpirun; hq/N: K from HyperQueue's array 1-N; {shard} in a FILE stands for K");
   add_report_options(options);
   options.values_are_lists();
   add_scenario_options(options);

@@ -93,7 +93,9 @@ int run_doctor(const Options& options) {
       result.update({{key, package.version}, {key + "_reason", package.reason}});
       if (!found.empty()) result[key + "_library"] = found;
     }
-    result.update({{"mpi", "no"},
+    const FoundLibrary mpi = find_transport("mpi").library();
+    result.update({{"mpi", mpi.why_absent.empty() ? mpi.version : "no"},
+                   {"mpi_reason", mpi.why_absent.empty() ? "found now" : mpi.why_absent},
                    {"cpu_kernels", cpu::describe(products.engine)},
                    {"cpu_kernels_reason", products.reason},
                    {"onednn", onednn.empty() ? "no" : onednn},
@@ -115,6 +117,9 @@ int run_doctor(const Options& options) {
   fmt::print("  tokenizers   PCRE2 {} (Unicode {}), utf8proc {}\n", SplitPattern::library_version(),
              SplitPattern::unicode_version(), nfc_library_version());
   fmt::print("  transports   {}\n", fmt::join(transports_here(), ", "));
+  const FoundLibrary mpi = find_transport("mpi").library();
+  fmt::print("  MPI          {}\n",
+             mpi.why_absent.empty() ? mpi.version : "no (" + mpi.why_absent + ")");
   for (const build_info::Package& package : build_info::kPackages) {
     const std::string found = found_now(package);
     fmt::print("  {:<12} {} ({}){}\n", package.name, package.version, package.reason,

@@ -79,6 +79,11 @@ Shard of_mpi() {
       "is set: this was not started by mpirun");
 }
 
+/// A task knows its number, from 1 where the array is 1-N, and not N.
+Shard of_hyper_queue(std::int64_t of) {
+  return checked(environment("HQ_TASK_ID") - 1, of, "the task array of HyperQueue");
+}
+
 }  // namespace
 
 Shard shard_of(const Options& options) {
@@ -87,10 +92,12 @@ Shard shard_of(const Options& options) {
   if (text == "slurm") return of_slurm();
   if (text == "mpi") return of_mpi();
   const auto [first, second] = halved(text, '/');
+  if (const auto tasks = number_in<std::int64_t>(second); first == "hq" && tasks)
+    return of_hyper_queue(*tasks);
   const auto number = number_in<std::int64_t>(first), of = number_in<std::int64_t>(second);
   if (!number || !of || *number < 1 || *of > kMostShards || *number > *of) {
     refuse(options,
-           "--shard: expected K/N with K from 1 to N, slurm or mpi, found "
+           "--shard: expected K/N with K from 1 to N, hq/N, slurm or mpi, found "
            "\"{}\"",
            text);
   }
@@ -100,7 +107,7 @@ Shard shard_of(const Options& options) {
 std::string shard_path(const Options& options, const std::string& name, const Shard& shard) {
   std::string path = options.text(name);
   const std::string shards = options.text("shard");
-  if (options.has(name) && (shards == "slurm" || shards == "mpi") &&
+  if (options.has(name) && (shards == "slurm" || shards == "mpi" || shards.starts_with("hq/")) &&
       path.find(kPlace) == std::string::npos) {
     refuse(options,
            "--{}: all shards would write \"{}\": name the shard in it, such "

@@ -17,7 +17,8 @@ struct Shard {
   bool has(std::size_t configuration) const { return configuration % of == number - 1; }
 };
 
-/// --shard K/N; `slurm`: the task of the job array, or of srun's step; `mpi`: the rank of mpirun.
+/// --shard K/N; `slurm`: the task of the job array, or of srun's step; `mpi`: the rank of mpirun;
+/// hq/N: the task of HyperQueue's array 1-N.
 /// Throws UsageError, and AbsentError where the environment says nothing of it.
 Shard shard_of(const Options& options);
 

@@ -75,12 +75,15 @@ void check_ranks(const Options& options, bool several) {
     refuse(options, "several ranks train on CPUs in this version: --backend {} needs one process",
            backend_of(options).name);
   if (several && options.has("transport") && !transport.between_ranks)
-    refuse(options, "--transport {} is within a process: ranks need tcp", transport.name);
+    refuse(options, "--transport {} is within a process: ranks need tcp or mpi", transport.name);
   if (!several && transport.between_ranks) {
     refuse(options,
            "--transport {} is between ranks: start them by tandem launch, torchrun, mpirun or srun",
            transport.name);
   }
+  if (!several || transport.library == nullptr) return;
+  if (const std::string why = transport.library().why_absent; !why.empty())
+    throw AbsentError(fmt::format("--transport {}: {}; use --transport tcp", transport.name, why));
 }
 
 bool by_messages(const Options& options) { return transport_of(options).by_messages; }
@@ -96,8 +99,6 @@ void check_backend(const Options& options) {
   const BackendTraits& backend = backend_of(options);
   const TransportTraits& transport = transport_of(options);
   const Storage storage = storage_of(options);
-  if (transport.backend.empty())
-    refuse(options, "--transport {} is not in this version", transport.name);
   if (options.has("transport") && transport.backend != backend.name)
     refuse(options, "--transport {} needs --backend {}", transport.name, transport.backend);
   check_storage(options);

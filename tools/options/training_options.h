@@ -21,7 +21,7 @@ const BackendTraits& backend_of(const Options& options);
 Storage storage_of(const Options& options);
 Storage storage_of(const OptionValue& value);
 /// Throws UsageError where the transport is not one between ranks, though there are several, or is
-/// one, though there are not.
+/// one, though there are not; AbsentError where it is not here.
 void check_ranks(const Options& options, bool several);
 /// TrainingSetup::by_messages.
 bool by_messages(const Options& options);

@@ -6,7 +6,7 @@ packages_build=(g++ cmake ninja-build libboost-program-options-dev libfmt-dev
   nlohmann-json3-dev libpcre2-dev libpugixml-dev libsodium-dev libutf8proc-dev libxxhash-dev zlib1g-dev libdnnl-dev)
 # What tests are built with, compare with, open pages with, check JSON against schemas with, and shells that complete words; all
 # but the first two may be missing, then tests skip, but in CI.
-packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev zsh fish)
+packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev zsh fish libopenmpi-dev openmpi-bin)
 # Peers that tools/scripts/bench compares with; it does without those it lacks.
 packages_bench=(libsimgrid-dev python3-torch libopenblas0-pthread)
 # What tools/scripts/corpus reads texts from: public domain all.

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/rank_threads.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/training.h"
 
 namespace tandem {
@@ -27,6 +28,9 @@ int runs() {
   const char* const asked = std::getenv("TANDEM_FAULT_RUNS");
   return asked == nullptr ? 12 : std::atoi(asked);
 }
+
+/// Under sanitizers all takes longer.
+int patience_ms() { return testing::kSanitized ? 1'000 : 400; }
 
 bool is_named(const std::string& error) {
   for (const char* what : {"frame", "checksum", "rank", "deadlock", "closed"}) {
@@ -50,14 +54,19 @@ TEST(Faults, EndRightOrAreNamed) {
     const auto culprit = static_cast<std::int32_t>(random() % 3);
     SCOPED_TRACE(fmt::format("{} on rank {}", fault, culprit));
     FaultInjector faults(parse_fault(fault));
+    // Stalls wait for the watchdog, and runs of this size for no longer than this: a thousand runs
+    // end in minutes.
+    const auto watchdog = std::chrono::milliseconds(patience_ms());
     const RankThreads threads{
         .ranks = 3,
         .change_group =
             [&](std::int32_t rank, RankGroupSetup& group) {
               group.doubt = 100ms;
+              group.beat = 20ms;
               if (rank == culprit) group.faults = &faults;
             },
-        .change = [](std::int32_t, TrainingSetup<float>& setup) { setup.watchdog = 1s; }};
+        .change = [watchdog](std::int32_t,
+                             TrainingSetup<float>& setup) { setup.watchdog = watchdog; }};
     const std::vector<RankEnd> ends = threads.train(test, program);
     if (ends.front().error.empty()) {
       EXPECT_EQ(ends.front().report.losses, losses);

@@ -11,8 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/use_future.hpp>
 #include <boost/asio/write.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -111,6 +113,53 @@ TEST(RankGroup, SaysWhoHasNotCome) {
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("of 3 these are missing: 1, 2"));
   }
+}
+
+/// As of a process that was stopped: its system takes connections.
+TEST(RankGroup, DoesNotWaitForAFirstRankThatStandsStill) {
+  boost::asio::io_context context;
+  const boost::asio::ip::tcp::acceptor acceptor(
+      context, {boost::asio::ip::address_v4::loopback(), std::uint16_t{0}});
+  const auto start = std::chrono::steady_clock::now();
+  std::string why;
+  try {
+    const RankGroup group(RankGroupSetup{.rank = 1,
+                                         .ranks = 2,
+                                         .rendezvous_port = acceptor.local_endpoint().port(),
+                                         .secret = "a secret of tests"});
+  } catch (const DeviceError& error) {
+    why = error.what();
+  }
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 1 does not find rank 0"), HasSubstr("does not answer")));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+/// Rank 1 joins, and is not heard from then on: though rank 2 has not come, that is told.
+TEST(RankGroup, LosesWhoFallsSilentWhileOthersAreAwaited) {
+  const std::uint16_t port = testing::free_port();
+  boost::asio::io_context context;
+  std::string why;
+  std::jthread first([&] {
+    try {
+      const RankGroup group(RankGroupSetup{.rank = 0,
+                                           .ranks = 3,
+                                           .rendezvous_port = port,
+                                           .secret = "a secret of tests",
+                                           .silence = 500ms});
+    } catch (const DeviceError& error) {
+      why = error.what();
+    }
+  });
+  auto connected = boost::asio::co_spawn(
+      context,
+      connect_to("127.0.0.1", port, "a secret of tests",
+                 {.kind = ConnectionPurpose::Kind::control, .rank = 1, .to = 0, .channel = 0},
+                 std::chrono::steady_clock::now() + 10s),
+      boost::asio::use_future);
+  context.run();
+  const Connected link = connected.get();
+  first.join();
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 1"), HasSubstr("has not been heard for")));
 }
 
 TEST(RankGroup, TellsAllWhoHasFailed) {

@@ -1,0 +1,22 @@
+# Looks for MPI as TANDEM_MPI=AUTO|ON|OFF asks; sets TANDEM_MPI_FOUND and, for the summary, TANDEM_MPI_REASON. Another than the
+# system's default: -DMPI_CXX_COMPILER=mpicxx.mpich.
+
+set(TANDEM_MPI AUTO CACHE STRING "MPI between ranks: AUTO (use it if found), ON (fail without), OFF")
+set(TANDEM_MPI_FOUND OFF)
+if(NOT TANDEM_MPI)
+  set(TANDEM_MPI_REASON "no: TANDEM_MPI=OFF")
+elseif(TANDEM_RELOCATABLE OR TANDEM_SANITIZE)
+  set(TANDEM_MPI_REASON "no: not in relocatable programs, nor under sanitizers")
+else()
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(TANDEM_MPI_FOUND ON)
+    list(GET MPI_CXX_LIBRARIES -1 TANDEM_MPI_REASON)
+  else()
+    set(TANDEM_MPI_REASON "no: not found (Debian: libopenmpi-dev)")
+  endif()
+endif()
+if(TANDEM_MPI STREQUAL "ON" AND NOT TANDEM_MPI_FOUND)
+  message(FATAL_ERROR "TANDEM_MPI=ON, but there is ${TANDEM_MPI_REASON}")
+endif()
