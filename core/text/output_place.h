@@ -29,6 +29,9 @@ int open_as_it_stands(const OutputPlace& place);
 /// that a folder does not exist.
 void check_can_write(const std::string& path);
 
+/// A folder there, and those above it, made where they are not. Throws DeviceError.
+void make_folder(const std::string& path);
+
 /// Whether two paths are one file, by whatever names and links: what is written to one is read from
 /// the other. Of devices and pipes no two are.
 bool same_file(const std::string& one, const std::string& other);

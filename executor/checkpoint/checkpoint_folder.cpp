@@ -15,6 +15,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/error.h"
+#include "core/text/output_place.h"
 #include "executor/checkpoint/checkpoint_info.h"
 
 namespace tandem {
@@ -73,9 +74,7 @@ std::string newest_checkpoint(const std::string& path) {
 
 CheckpointFolder::CheckpointFolder(std::string path, std::int64_t batches)
     : path_(std::move(path)) {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) fail_writing(path_, error.value());
+  make_folder(path_);
   lock_ = Descriptor(open_file(path_, O_RDONLY | O_DIRECTORY));
   if (!lock_.valid()) fail_writing(path_, errno);
   if (::flock(lock_.value(), LOCK_EX | LOCK_NB) != 0)
@@ -92,8 +91,9 @@ CheckpointFolder::CheckpointFolder(std::string path, std::int64_t batches)
         "or take another folder",
         path_, found.back().batches, batches));
   }
+  std::error_code ignored;
   for (const FoundCheckpoint& half : numbered(path_, kHalfWritten))
-    fs::remove_all(half.path, error);
+    fs::remove_all(half.path, ignored);
 }
 
 std::string CheckpointFolder::half_written(std::int64_t batches) const {

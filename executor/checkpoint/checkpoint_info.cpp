@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kManifestVersion = 1;
 constexpr std::int64_t kMostCounted = std::int64_t{1} << 60;
+constexpr std::int64_t kMostBatches = 100'000'000;  // as --steps takes
 constexpr std::string_view kSumLine = "// xxh3 of all above: ";
 
 std::string hex(std::uint64_t number) { return fmt::format("{:016x}", number); }
@@ -58,11 +59,25 @@ Json info_json(const CheckpointInfo& info) {
   return json;
 }
 
+/// What no run can have counted, though each number by itself may be one: the last batch took its
+/// samples, those before it one each or more, and each step of the optimizer was for some.
+void check_counts(const JsonReader& root, const CheckpointInfo& info) {
+  if (info.samples - info.samples_a_batch < info.batches - 1) {
+    root["samples"].diagnose(
+        fmt::format("{} batches, the last one of {} samples, took more than {}", info.batches,
+                    info.samples_a_batch, info.samples));
+  }
+  for (const JsonReader& steps : root["steps"].array()) {
+    if (steps.integer(0, kMostCounted) > info.samples)
+      steps.diagnose(fmt::format("expected no more steps than the {} samples", info.samples));
+  }
+}
+
 CheckpointInfo read_info(const JsonReader& root) {
   CheckpointInfo info;
   root["version"].integer(kManifestVersion, kManifestVersion);
   info.written_by = root["written_by"].line();
-  info.batches = root["batches"].integer(1, kMostCounted);
+  info.batches = root["batches"].integer(1, kMostBatches);
   info.samples = root["samples"].integer(1, kMostCounted);
   info.samples_a_batch = root["samples_a_batch"].integer(1, kMostCounted);
   info.seed = read_seed(root["seed"]);
@@ -75,6 +90,7 @@ CheckpointInfo read_info(const JsonReader& root) {
   for (const JsonReader& steps : root["steps"].array())
     info.steps.push_back(steps.integer(0, kMostCounted));
   info.model = read_trainable_model(root["model"]);
+  check_counts(root, info);
   return info;
 }
 

@@ -22,6 +22,7 @@
 #include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "core/text/output_place.h"
+#include "executor/checkpoint/kept_tensors.h"
 #include "planner/search/explain.h"
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
@@ -299,6 +300,13 @@ Json as_json(const RejectedGroup& of) {
   return row;
 }
 
+/// Of the copy that checkpoints of a training by this plan are written from, beside its memory.
+double checkpoint_bytes(const Plan& plan) {
+  const Program program = lower(make_schedule(plan));
+  return copied_bytes(plan.model, kept_tensors(program, count_slots(program), plan.model,
+                                               plan.stages, plan.optimizer));
+}
+
 Json as_json(const PlanRequest& request, const PlanResult& result) {
   Json ranked = Json::array();
   for (std::size_t place = 0; place < result.ranked.size(); ++place) {
@@ -310,6 +318,7 @@ Json as_json(const PlanRequest& request, const PlanResult& result) {
   const auto each = [](const RejectedGroup& of) { return as_json(of); };
   return {{"ranked", std::move(ranked)},
           {"one_device", result.one_device ? as_json(*result.one_device) : Json(nullptr)},
+          {"checkpoint_bytes", checkpoint_bytes(result.ranked.front().plan)},
           {"explanation", explain_choice(request, result)},
           {"rejected", array_of(group(result.rejected), each)},
           {"shapes", result.shapes},
@@ -391,6 +400,8 @@ int run_plan(const Options& options) {
   print_ranking(result);
   fmt::print("\n");
   for (const std::string& line : explain_choice(request, result)) fmt::print("{}\n", line);
+  fmt::print("Beside its peak, checkpoints of `train` are written from a copy of {}.\n",
+             print_bytes(static_cast<Bytes>(checkpoint_bytes(result.ranked.front().plan))));
   print_rejections(result);
   if (!output.empty()) fmt::print("Wrote {}.\n", output);
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);

@@ -235,7 +235,12 @@ std::optional<Timeline> prediction_of(const Training& training, const Options& o
   const Profile profile = read_profile(profile_path_of(options.words()[0], plan));
   const StageCosts costs = costs_of(plan, profile, training.link_rate);
   const CostTable prices = price(program, cost_model(program.placement(), costs));
-  return simulate(program, prices, {.batches = training.steps, .record = true}).timeline;
+  const std::int64_t first = training.first_step();
+  Timeline timeline = simulate(program, prices, {.batches = training.steps - first, .record = true})
+                          .timeline.value();
+  // A run that goes on begins with an empty pipeline, too, but counts on.
+  for (Span& span : timeline.spans) span.body += first;
+  return timeline;
 }
 
 void write_trace(const Training& training, const std::optional<Timeline>& prediction,
@@ -258,14 +263,6 @@ void write_trace(const Training& training, const std::optional<Timeline>& predic
   write_chrome_trace(
       options.text("trace"), prepared.program, runs,
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
-}
-
-/// What --tensorboard and --metrics say.
-MonitorSetup monitor_setup(const Options& options) {
-  MonitorSetup setup{.tensorboard = options.text("tensorboard")};
-  if (options.has("metrics"))
-    setup.metrics_port = static_cast<std::uint16_t>(options.integer("metrics", 0, 65'535, 0));
-  return setup;
 }
 
 int finish(const Training& training, const Options& options, const ProgressReport& steps,
@@ -373,8 +370,16 @@ void agree(const Ranks& ranks, const Training& training) {
 
 int train_here(const Options& options, const RankPlace* place, Ranks* ranks) {
   const bool is_first = ranks == nullptr || ranks->is_first();
+  const MonitorSetup monitors = is_first ? monitor_setup(options) : MonitorSetup();
   const Training training = prepare_training(options, place);
   if (ranks != nullptr) agree(*ranks, training);
+  if (training.first_step() == training.steps) {
+    ranks->group().barrier();  // none is gone while another still compares
+    ranks->group().part();
+    const std::string& kept = training.beginning.checkpoint->path();
+    if (is_first) print_note(fmt::format("all {} steps are trained: {}", training.steps, kept));
+    return 0;
+  }
   const std::optional<Timeline> prediction =
       is_first ? prediction_of(training, options) : std::nullopt;
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
@@ -383,7 +388,7 @@ int train_here(const Options& options, const RankPlace* place, Ranks* ranks) {
                         .first_step = training.first_step(),
                         .evaluate_every = training.held_out ? training.held_out->every() : 0,
                         .optimizer = training.optimizer,
-                        .monitors = is_first ? monitor_setup(options) : MonitorSetup(),
+                        .monitors = monitors,
                         .quiet = options.has("json") || !is_first},
                        is_first ? options.text("log") : std::string());
   if (options.has("reference")) {
@@ -424,8 +429,6 @@ int run_train(const Options& options) {
     refuse(options, "--reference is serial: it has no trace, and nothing to verify");
   if (options.has("reference") && options.has("checkpoint"))
     refuse(options, "--reference is serial: it writes no checkpoints");
-  if (options.has("with-prediction") && options.has("resume"))
-    refuse(options, "--with-prediction is of a run from its start: it does not go with --resume");
   if (options.has("with-prediction") && !options.has("trace"))
     refuse(options, "--with-prediction is for --trace: give --trace FILE");
   if (options.has("trace")) check_can_write(options.text("trace"));

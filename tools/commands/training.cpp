@@ -40,9 +40,10 @@ void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Op
       fmt::format("a trace of {} steps is too large: at most {:.0f}", steps, kMostTracedOps / ops));
 }
 
-std::int64_t steps_of(const Options& options, const Beginning& beginning) {
+/// `restarted`: then the run may have failed behind its last step.
+std::int64_t steps_of(const Options& options, const Beginning& beginning, bool restarted) {
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
-  if (steps > beginning.batches()) return steps;
+  if (steps > beginning.batches() || (restarted && steps == beginning.batches())) return steps;
   throw InputError(fmt::format("{} steps are trained already: --steps {} is no further one",
                                beginning.batches(), steps));
 }
@@ -112,10 +113,11 @@ Training prepare_training(const Options& options, const RankPlace* place) {
       path, std::move(asked), guard.is_global() ? std::optional(true) : given.global_norm(),
       given.post_validation(), given.storage);
   const Plan& plan = prepared.plan;
-  Beginning beginning = beginning_of(options, plan, place != nullptr && place->restarts > 0);
-  const std::int64_t steps = steps_of(options, beginning);
+  const bool restarted = place != nullptr && place->restarts > 0;
+  Beginning beginning = beginning_of(options, plan, restarted);
+  const std::int64_t steps = steps_of(options, beginning, restarted);
   const std::uint64_t seed = seed_of(options, beginning);
-  check_trace_size(prepared, steps, options);
+  check_trace_size(prepared, steps - beginning.batches(), options);
   const OptimizerConfig optimizer =
       optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
   Tokens tokens =
@@ -129,7 +131,8 @@ Training prepare_training(const Options& options, const RankPlace* place) {
   auto held_out = HeldOutEvaluation::from(options, plan);
   const std::vector<KeptTensor> kept =
       kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
-  check_training_need(prepared, steps, options, is_first ? kept : std::vector<KeptTensor>(),
+  check_training_need(prepared, steps - beginning.batches(), options,
+                      is_first ? kept : std::vector<KeptTensor>(),
                       place == nullptr ? 1.0 : 1.0 * place->local_ranks / place->ranks);
   auto checkpoints = is_first ? checkpoint_writer(options, info, steps, kept) : nullptr;
   return {.prepared = std::move(prepared),
@@ -145,6 +148,15 @@ Training prepare_training(const Options& options, const RankPlace* place) {
           .held_out = std::move(held_out),
           .beginning = std::move(beginning),
           .checkpoints = std::move(checkpoints)};
+}
+
+MonitorSetup monitor_setup(const Options& options) {
+  MonitorSetup setup{.tensorboard = options.text("tensorboard")};
+  if (options.has("metrics")) {
+    setup.metrics = std::make_shared<MetricsServer>(
+        static_cast<std::uint16_t>(options.integer("metrics", 0, 65'535, 0)));
+  }
+  return setup;
 }
 
 }  // namespace tandem::tools

@@ -11,6 +11,7 @@
 #include "tools/cli/options.h"
 #include "tools/options/checkpoint_options.h"
 #include "tools/options/held_out_loss.h"
+#include "tools/print/run_monitors.h"
 
 namespace tandem::tools {
 
@@ -37,5 +38,8 @@ ReferenceConfig reference_config(const PreparedPlan& prepared, const OptimizerCo
 /// Throws, before anything is trained, for whatever can't be: files, options, memory. `place`: null
 /// where there is one process; checkpoints are the first rank's to write.
 Training prepare_training(const Options& options, const RankPlace* place = nullptr);
+
+/// What --tensorboard and --metrics say. Before folders are made: the port may be another's.
+MonitorSetup monitor_setup(const Options& options);
 
 }  // namespace tandem::tools

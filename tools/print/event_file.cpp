@@ -6,12 +6,11 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/text/output_place.h"
 
 namespace tandem::tools {
 
@@ -81,9 +80,7 @@ double seconds_now() {
 
 /// TensorBoard takes any name with "tfevents" in it, and reads those of a folder in their order.
 std::string new_path(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw DeviceError(fmt::format("{}: {}", folder, error.message()));
+  make_folder(folder);
   static std::atomic<int> count = 0;
   const std::string name =
       fmt::format("events.out.tfevents.{:010.0f}.tandem.{}.{}", seconds_now(), ::getpid(), count++);

@@ -56,9 +56,8 @@ std::string metrics_page(const RunFigures& figures, std::optional<double> valida
   return page;
 }
 
-RunMonitors::RunMonitors(const MonitorSetup& setup) {
-  if (setup.metrics_port) {
-    server_.emplace(*setup.metrics_port);
+RunMonitors::RunMonitors(const MonitorSetup& setup) : server_(setup.metrics) {
+  if (server_) {
     print_note(fmt::format("metrics are at http://127.0.0.1:{}/metrics", server_->port()));
     publish();
   }

@@ -3,6 +3,7 @@
 // and on a page for Prometheus.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,8 +13,8 @@
 namespace tandem::tools {
 
 struct MonitorSetup {
-  std::string tensorboard = {};                    // a folder; empty: no event files
-  std::optional<std::uint16_t> metrics_port = {};  // none: no page; 0: any that is free
+  std::string tensorboard = {};                 // a folder; empty: no event files
+  std::shared_ptr<MetricsServer> metrics = {};  // null: no page
 };
 
 /// After a step.
@@ -26,8 +27,7 @@ struct RunFigures {
 
 class RunMonitors {
  public:
-  /// Notes where the page is. Throws DeviceError where a file can't be written, as the others do,
-  /// or the port can't be had.
+  /// Notes where the page is. Throws DeviceError where a file can't be written, as the others do.
   explicit RunMonitors(const MonitorSetup& setup);
 
   void step(const RunFigures& figures);
@@ -37,7 +37,7 @@ class RunMonitors {
   void publish();
 
   std::optional<EventFile> events_;
-  std::optional<MetricsServer> server_;
+  std::shared_ptr<MetricsServer> server_;
   RunFigures figures_;
   std::optional<double> validation_loss_;
 };

@@ -20,6 +20,7 @@
 #include "executor/checkpoint/checkpoint_folder.h"
 #include "executor/checkpoint/checkpoint_writer.h"
 #include "executor/checkpoint/semantics_digest.h"
+#include "tests/core/error_of.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/run_command.h"
 #include "tests/support/sanitizers.h"
@@ -272,6 +273,36 @@ TEST_F(Checkpoints, NeedTheStateOfTheirOptimizer) {
   manifest.sums.erase(kStateName);
   write_file(newest_ + "/" + kManifestName, manifest_text(manifest));
   EXPECT_THAT(reason_against(newest_), HasSubstr("first_moment.embedding.token.weight"));
+}
+
+// Edited, with a checksum that is right again.
+TEST_F(Checkpoints, WithCountsThatNoRunHasAreRefused) {
+  TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 2};
+  train(test, options(0));
+  const CheckpointManifest whole = Checkpoint(newest_).manifest();
+  const auto refused = [&](const std::function<void(CheckpointInfo&)>& edit) {
+    CheckpointManifest edited = whole;
+    edit(edited.info);
+    write_file(newest_ + "/" + kManifestName, manifest_text(edited));
+    return reason_against(newest_);
+  };
+  EXPECT_EQ(refused([](CheckpointInfo&) {}), "none");
+  using Info = CheckpointInfo;
+  EXPECT_THAT(refused([](Info& info) { info.batches = 200'000'000; }), HasSubstr("/batches"));
+  EXPECT_THAT(refused([](Info& info) { info.batches = -1; }), HasSubstr("/batches"));
+  EXPECT_THAT(refused([](Info& info) { info.batches = 99'000'000; }), HasSubstr("/samples"));
+  EXPECT_THAT(refused([](Info& info) { info.samples = 1; }), HasSubstr("/samples"));
+  EXPECT_THAT(refused([](Info& info) { info.samples_a_batch = 1 << 20; }), HasSubstr("/samples"));
+  EXPECT_THAT(refused([](Info& info) { info.steps[1] = info.samples + 1; }), HasSubstr("/steps/1"));
+  EXPECT_THAT(refused([](Info& info) { info.steps.pop_back(); }), HasSubstr("every layer"));
+}
+
+TEST_F(Checkpoints, AreNotWrittenToALinkThatLeadsNowhere) {
+  fs::create_directory_symlink("gone", folder_);
+  EXPECT_THAT(testing::error_of<DeviceError>([&] { CheckpointFolder(folder_, 0); }),
+              HasSubstr("it is a link to gone, which is not there"));
+  fs::create_directory(fs::path(folder_).parent_path() / "gone");
+  EXPECT_NO_THROW(CheckpointFolder(folder_, 0));
 }
 
 TEST_F(Checkpoints, AreNotWrittenOverThoseOfAnotherRun) {

@@ -2,11 +2,14 @@
 // verified and averaged.
 
 #include <filesystem>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/tools/tandem.h"
+#include "tools/print/metrics_server.h"
 
 namespace tandem::testing {
 namespace {
@@ -121,6 +124,26 @@ TEST_F(CheckpointCommands, AreShownVerifiedAndAveraged) {
             json_of("train plan.json --steps 2 --init kept --json")["result"]["losses"]);
 }
 
+// The prediction counts on, as the run does.
+TEST_F(CheckpointCommands, ResumedRunsAreTracedBesideTheirPrediction) {
+  json_of("train plan.json --steps 2 --checkpoint kept --json");
+  json_of("train plan.json --steps 5 --resume kept --trace t.json --with-prediction --json");
+  const Json trace = Json::parse(read("t.json"));
+  std::map<int, bool> simulated;  // by process
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name")
+      simulated[event["pid"]] = event["args"]["name"].get<std::string>().starts_with("simulated");
+  }
+  std::map<bool, std::set<std::string>> ops;
+  for (const Json& event : trace["traceEvents"]) {
+    // What links carry is told otherwise where it was measured.
+    if (event["ph"] == "X" && event["cat"].get<std::string>().starts_with("compute"))
+      ops[simulated.at(event["pid"])].insert(event["name"].dump() + event["args"].dump());
+  }
+  EXPECT_GT(ops[true].size(), 10U);
+  EXPECT_EQ(ops[true], ops[false]);
+}
+
 TEST_F(CheckpointCommands, RefuseWhatDoesNotFit) {
   json_of("train plan.json --steps 2 --checkpoint kept --json");
   const auto said = [&](const std::string& line, int code) {
@@ -136,6 +159,9 @@ TEST_F(CheckpointCommands, RefuseWhatDoesNotFit) {
   said("train plan.json --resume nowhere", 3);
   said("train plan.json --checkpoint /dev/null/x", 1);
   said("train plan.json --checkpoint kept", 3);
+  const tools::MetricsServer other(0);
+  said(fmt::format("train plan.json --checkpoint new --metrics {}", other.port()), 1);
+  EXPECT_FALSE(fs::exists(folder() / "new"));
   said("checkpoint verify profile.json", 3);
   said("checkpoint average kept", 2);
   said("checkpoint show kept --output x", 2);

@@ -276,6 +276,20 @@ TEST_F(Launch, ARankElsewhereThatFailsIsStartedAgain) {
   EXPECT_THAT(ran.err, HasSubstr("note: all ranks are started again (1 of 1)\n"));
 }
 
+/// A rank failed when all was done: the second start finds nothing more to train.
+TEST_F(Launch, ARunThatHasAllItsStepsIsAtItsEnd) {
+  write("ssh",
+        "#!/bin/sh\nshift\nsh -c \"$*\" || exit\n"
+        "if ! [ -e again ]; then touch again; exit 1; fi\n");
+  const std::string train = " -- train plan.json --steps 2 --checkpoint kept";
+  const Ran ran = tandem(by_ssh() + "-n 2 --restarts 1" + train);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("note: all ranks are started again (1 of 1)\n"));
+  EXPECT_THAT(ran.err, HasSubstr("note: all 2 steps are trained: kept/step-00000002\n"));
+  const Ran anew = tandem("launch -n 2" + train);  // no restart: a mistake, as ever
+  EXPECT_NE(anew.code, 0) << anew.err;
+}
+
 constexpr std::string_view kLong = "-- train plan.json --steps 100000000";
 
 /// When it is killed itself, at any moment, its ranks are, here and elsewhere.
