@@ -376,10 +376,8 @@ int train_here(const Options& options, const RankPlace* place, Ranks* ranks) {
   if (training.first_step() == training.steps) {
     ranks->group().barrier();  // none is gone while another still compares
     ranks->group().part();
-    if (is_first) {
-      print_note(fmt::format("all {} steps are trained: {}", training.steps,
-                             training.beginning.checkpoint->path()));
-    }
+    const std::string& kept = training.beginning.checkpoint->path();
+    if (is_first) print_note(fmt::format("all {} steps are trained: {}", training.steps, kept));
     return 0;
   }
   const std::optional<Timeline> prediction =

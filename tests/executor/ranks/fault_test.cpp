@@ -54,8 +54,7 @@ TEST(Faults, EndRightOrAreNamed) {
     const auto culprit = static_cast<std::int32_t>(random() % 3);
     SCOPED_TRACE(fmt::format("{} on rank {}", fault, culprit));
     FaultInjector faults(parse_fault(fault));
-    // Stalls wait for the watchdog, and runs of this size for no longer than this: a thousand runs
-    // end in minutes.
+    // Stalls wait for the watchdog, and runs of this size for no longer than this.
     const auto watchdog = std::chrono::milliseconds(patience_ms());
     const RankThreads threads{
         .ranks = 3,
