@@ -1,5 +1,7 @@
 #include "executor/ranks/rank_keeper.h"
 
+#include <chrono>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -109,14 +111,17 @@ void RankKeeperService::serve(std::int32_t from, MessageKind kind, const std::st
   const auto batches = of.get<std::int64_t>();
   if (kind == MessageKind::wants) {
     // It may wait for what others are about to bring.
-    asked_.emplace_back([this, from, batches] {
+    std::erase_if(asked_, [](const std::future<void>& answered) {
+      return answered.wait_for(Duration{}) == std::future_status::ready;
+    });
+    asked_.push_back(std::async(std::launch::async, [this, from, batches] {
       try {
         const bool wanted = keeper_.wants(batches);
         run_.tell(from, MessageKind::answer, Packer().add(batches).add(wanted).take());
       } catch (const std::exception& error) {
         run_.fail(error.what());
       }
-    });
+    }));
     return;
   }
   if (kind == MessageKind::plane) {

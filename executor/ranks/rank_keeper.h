@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <string>
@@ -69,7 +70,7 @@ class RankKeeperService {
   std::condition_variable_any changed_;
   std::deque<Brought> brought_;
   bool works_ = false;
-  std::vector<std::jthread> asked_;  // of the thread: each waits for an answer
+  std::vector<std::future<void>> asked_;  // of the thread: each waits for an answer
   std::jthread thread_;
 };
 
