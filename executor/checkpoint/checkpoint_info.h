@@ -17,6 +17,14 @@ inline constexpr const char* kConfigName = "config.json";
 inline constexpr const char* kWeightsName = "model.safetensors";
 inline constexpr const char* kStateName = "state.safetensors";
 
+inline constexpr const char* kTokenizerName = "tokenizer.json";
+inline constexpr const char* kTokenizerConfigName = "tokenizer_config.json";
+
+/// A small file that is kept as it is.
+struct KeptFile {
+  std::string name, content;
+};
+
 /// A run, and how far it has come.
 struct CheckpointInfo {
   std::string written_by = {};  // program and version

@@ -155,10 +155,13 @@ void CheckpointWriter::write(const CheckpointInfo& info) {
     manifest.sums[file.name] = sums_of(file, head);
   }
   for (DurableFile& file : written) file.finish();
-  if (const std::string config = library_config(info.model); !config.empty()) {
-    manifest.bytes[kConfigName] = static_cast<std::int64_t>(config.size());
-    manifest.sums[kConfigName] = {{"", checksum(config)}};
-    write_durably(folder / kConfigName, {config});
+  std::vector<KeptFile> files = options_.files;
+  if (std::string config = library_config(info.model); !config.empty())
+    files.push_back({kConfigName, std::move(config)});
+  for (const KeptFile& file : files) {
+    manifest.bytes[file.name] = static_cast<std::int64_t>(file.content.size());
+    manifest.sums[file.name] = {{"", checksum(file.content)}};
+    write_durably(folder / file.name, {file.content});
   }
   // Last: what has a manifest is whole.
   write_durably(folder / kManifestName, {manifest_text(manifest)});

@@ -27,6 +27,7 @@ struct CheckpointOptions {
   std::int64_t keep = 2;         // newest ones; 0: all
   bool stop_on_failure = false;  // else a checkpoint that can't be written is told of, and left out
   Notice on_notice = {};
+  std::vector<KeptFile> files = {};  // beside the model: its tokenizer
 };
 
 class CheckpointWriter final : public StateKeeper<float> {

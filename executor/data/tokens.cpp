@@ -54,6 +54,15 @@ Tokens Tokens::of_text(std::string text, std::string source) {
   return tokens;
 }
 
+Tokens Tokens::of_numbers(std::vector<std::int32_t> numbers, std::string source) {
+  const auto owner =
+      std::make_shared<const std::vector<std::uint32_t>>(numbers.begin(), numbers.end());
+  Tokens tokens;
+  tokens.add({.owner = owner, .values = std::span<const std::uint32_t>(*owner), .source = source});
+  tokens.source_ = std::move(source);
+  return tokens;
+}
+
 Tokens::Shard Tokens::shard_of(const std::string& path) {
   const MappedFile file(path);
   const std::string_view bytes = file.bytes();

@@ -19,6 +19,9 @@ class Tokens {
   /// Each byte of `text` is a token. `source`: its name in messages.
   static Tokens of_text(std::string text, std::string source);
 
+  /// Of numbers, none negative.
+  static Tokens of_numbers(std::vector<std::int32_t> numbers, std::string source);
+
   /// The token file at `path` if its name ends in .bin, the token files of a folder, one behind the
   /// other in the order of their names, else a text. Throws InputError naming the path when it
   /// can't be mapped or is empty, and when a token file is not one, is cut short or holds no

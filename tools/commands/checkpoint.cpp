@@ -51,12 +51,20 @@ Json as_json(const Checkpoint& checkpoint) {
     planes[name(plane)] = {{"tensors", size.tensors}, {"bytes", size.bytes}};
   Json settings = Json::object();
   for (const auto& [setting, value] : info.settings) settings[setting] = value;
-  return {{"path", checkpoint.path()},       {"steps", info.batches},
-          {"samples", info.samples},         {"seed", info.seed},
-          {"schedule", info.schedule},       {"optimizer", describe(info.optimizer)},
-          {"model", info.model.name},        {"parameters", parameter_count(info.model)},
-          {"settings", std::move(settings)}, {"planes", std::move(planes)},
-          {"bytes", bytes_of(checkpoint)},   {"written_by", info.written_by}};
+  return {{"path", checkpoint.path()},
+          {"steps", info.batches},
+          {"samples", info.samples},
+          {"seed", info.seed},
+          {"schedule", info.schedule},
+          {"optimizer", describe(info.optimizer)},
+          {"model", info.model.name},
+          {"parameters", parameter_count(info.model)},
+          {"settings", std::move(settings)},
+          {"planes", std::move(planes)},
+          {"tokenizer",
+           checkpoint.manifest().bytes.contains(kTokenizerName) ? Json(kTokenizerName) : Json()},
+          {"bytes", bytes_of(checkpoint)},
+          {"written_by", info.written_by}};
 }
 
 void print_checkpoint(const Checkpoint& checkpoint) {
@@ -69,6 +77,9 @@ void print_checkpoint(const Checkpoint& checkpoint) {
   fmt::print("trained by {} with {}, {} samples a step\n", info.schedule, describe(info.optimizer),
              info.samples_a_batch);
   for (const auto& [setting, value] : info.settings) fmt::print("{}: {}\n", setting, value);
+  fmt::print("tokenizer: {}\n", checkpoint.manifest().bytes.contains(kTokenizerName)
+                                    ? kTokenizerName
+                                    : "none: a byte is a token, or --tokenizer says what is");
   fmt::print("\n{:<20} {:>8} {:>10}\n", "of each tensor", "tensors", "bytes");
   for (const auto& [plane, size] : planes_in(checkpoint))
     fmt::print("{:<20} {:>8} {:>10}\n", name(plane), size.tensors, print_bytes(size.bytes));

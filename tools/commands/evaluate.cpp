@@ -63,6 +63,9 @@ Options options_of_evaluate() {
       .input("data", "FILE",
              "text, as bytes, token file (.bin), or folder of token files (default: the end of the "
              "shipped text, that --validate-every judges by)")
+      .input("tokenizer", "FILE",
+             "tokenizer.json, or a folder that has it, that a text is cut by (default: that of "
+             "DIR, else a byte a token)")
       .value("sequence", "T", "tokens of a sample (default: the model's)")
       .value("samples", "N", "samples at most, spread over all of the data (default: all)");
   add_depth_option(options);
@@ -79,7 +82,14 @@ int run_evaluate(const Options& options) {
   for (const std::string& note : folder.notes) print_note(note);
   Tokens tokens =
       options.has("data") ? read_tokens(options.text("data")) : shipped_held_out_tokens();
-  const bool are_bytes = tokens.are_bytes();
+  // What of the text a token is, in the mean.
+  std::optional<double> bytes_a_token;
+  if (tokens.are_bytes()) {
+    const double bytes = static_cast<double>(tokens.size());
+    if (const auto own = text_tokenizer(options, folder.path))
+      tokens = own->tokens_of(std::move(tokens));
+    bytes_a_token = bytes / static_cast<double>(tokens.size());
+  }
   const Data data(folder.model, 1, 0, std::move(tokens), SampleOrder::spread);
   const Evaluated evaluated =
       evaluate(folder, stages_of(options, folder.model), data,
@@ -90,20 +100,20 @@ int run_evaluate(const Options& options) {
                     "not finite",
                     folder.path));
   }
-  const double bits = evaluated.loss / std::log(2.0);
+  const double bits = evaluated.loss / std::log(2.0) / bytes_a_token.value_or(1.0);
   if (options.has("json")) {
     print_result("evaluate", {{"folder", folder.path}, {"sequence", folder.model.sequence}},
                  Json::object(),
                  {{"loss", evaluated.loss},
                   {"perplexity", std::exp(evaluated.loss)},
-                  {"bits_per_byte", are_bytes ? Json(bits) : Json()},
+                  {"bits_per_byte", bytes_a_token ? Json(bits) : Json()},
                   {"samples", evaluated.samples},
                   {"tokens", evaluated.tokens}});
     return 0;
   }
   fmt::print("{}: loss {:.4f}, perplexity {:.3f}", folder.path, evaluated.loss,
              std::exp(evaluated.loss));
-  if (are_bytes) fmt::print(", {:.4f} bits a byte", bits);
+  if (bytes_a_token) fmt::print(", {:.4f} bits a byte", bits);
   fmt::print("; {} tokens in {}\n", evaluated.tokens, counted(evaluated.samples, "sample"));
   return 0;
 }

@@ -1,10 +1,8 @@
 // tandem generate DIR --prompt TEXT: a text that a folder's weights go on with.
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -21,6 +19,7 @@
 #include "tools/commands/command.h"
 #include "tools/options/forward_options.h"
 #include "tools/options/training_options.h"
+#include "tools/options/training_tokens.h"
 
 namespace tandem::tools {
 
@@ -33,13 +32,7 @@ class TextTokens {
  public:
   /// `folder`'s own tokenizer.json, where none is given.
   TextTokens(const Options& options, const std::string& folder) {
-    const auto own = std::filesystem::path(folder) / "tokenizer.json";
-    std::error_code error;
-    if (options.has("tokenizer")) {
-      tokenizer_ = Tokenizer::of_file(options.text("tokenizer"));
-    } else if (std::filesystem::exists(own, error)) {
-      tokenizer_ = Tokenizer::of_file(own.string());
-    }
+    if (const auto found = text_tokenizer(options, folder)) tokenizer_ = found->tokenizer;
   }
   std::vector<std::int32_t> encode(const std::string& text) const {
     std::vector<std::int32_t> tokens;
@@ -133,9 +126,9 @@ int run_generate(const Options& options) {
       .top_k = static_cast<std::int32_t>(options.integer("top-k", 1, kMostTokens, 0)),
       .seed = static_cast<std::uint64_t>(options.integer("seed", 0, 1'000'000'000'000, 1))};
   const std::int64_t more = options.integer("tokens", 1, kMostTokens, 64);
-  const TextTokens text(options, options.words()[0]);
-  const std::vector<std::int32_t> prompt = text.encode(options.text("prompt"));
   const ModelFolder folder = open_model_folder(options.words()[0]);
+  const TextTokens text(options, folder.path);
+  const std::vector<std::int32_t> prompt = text.encode(options.text("prompt"));
   for (const std::string& note : folder.notes) print_note(note);
   check_tokens(prompt, more, folder.model);
   std::vector<std::int32_t> tokens = prompt;

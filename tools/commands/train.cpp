@@ -325,7 +325,10 @@ Options options_of_train() {
       .value("seed", "N", "seed of weights and data (default 1, or that of --resume)")
       .input("data", "FILE",
              "text to train on, as bytes, token file (.bin), or folder of token files (default: "
-             "the shipped text)");
+             "the shipped text)")
+      .input("tokenizer", "PATH",
+             "tokenizer.json, or its folder, that texts are cut by; kept in checkpoints (default: "
+             "that of --resume or --init, else a byte a token)");
   add_data_order_option(options);
   options
       .value("watchdog", "TIME",

@@ -122,19 +122,24 @@ Training prepare_training(const Options& options, const RankPlace* place) {
       optimizer_config(options, plan.optimizer, steps, !prepared.schedule.readings.empty());
   Tokens tokens =
       options.has("data") ? read_tokens(options.text("data")) : shipped_training_tokens();
+  const auto tokenizer = text_tokenizer(options, beginning.folder());
+  if (tokenizer) tokens = tokenizer->tokens_of(std::move(tokens));
   const SampleOrder order = data_order(options);
   const CheckpointInfo info = info_of(prepared, reference_config(prepared, optimizer, guard, seed),
                                       beginning, tokens, order);
   if (beginning.checkpoint && is_first) tell_differences(beginning.checkpoint->info(), info);
   Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), order);
   data.shift(info.samples - info.batches * info.samples_a_batch);
-  auto held_out = HeldOutEvaluation::from(options, plan);
+  auto held_out = HeldOutEvaluation::from(options, plan, tokenizer);
   const std::vector<KeptTensor> kept =
       kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
   check_training_need(prepared, steps - beginning.batches(), options,
                       is_first ? kept : std::vector<KeptTensor>(),
                       place == nullptr ? 1.0 : 1.0 * place->local_ranks / place->ranks);
-  auto checkpoints = is_first ? checkpoint_writer(options, info, steps, kept) : nullptr;
+  auto checkpoints = is_first
+                         ? checkpoint_writer(options, info, steps, kept,
+                                             tokenizer ? tokenizer->files : std::vector<KeptFile>())
+                         : nullptr;
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = guard,

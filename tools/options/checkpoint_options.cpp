@@ -76,6 +76,7 @@ Beginning beginning_of(const Options& options, const Plan& plan, bool restarted)
     auto weights = std::make_unique<HuggingFaceWeights>(folder, plan.model);
     for (const std::string& note : weights->notes()) print_note(note);
     beginning.weights = std::move(weights);
+    beginning.weights_folder = folder;
   }
   return beginning;
 }
@@ -111,7 +112,8 @@ std::int64_t checkpoint_interval(const Options& options) {
 
 std::unique_ptr<CheckpointWriter> checkpoint_writer(const Options& options, CheckpointInfo info,
                                                     std::int64_t last,
-                                                    const std::vector<KeptTensor>& tensors) {
+                                                    const std::vector<KeptTensor>& tensors,
+                                                    std::vector<KeptFile> files) {
   if (!options.has("checkpoint")) {
     refuse_given(options, {"checkpoint-every", "keep", "on-checkpoint-error"},
                  "--{} goes with --checkpoint DIR");
@@ -123,7 +125,8 @@ std::unique_ptr<CheckpointWriter> checkpoint_writer(const Options& options, Chec
           .every = checkpoint_interval(options),
           .keep = options.integer("keep", 0, kMostSteps, 2),
           .stop_on_failure = options.choice("on-checkpoint-error", {"continue", "stop"}) == "stop",
-          .on_notice = print_note},
+          .on_notice = print_note,
+          .files = std::move(files)},
       std::move(info), last, tensors);
 }
 

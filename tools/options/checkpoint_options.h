@@ -19,10 +19,13 @@ void add_checkpoint_options(Options& options);
 struct Beginning {
   std::unique_ptr<Checkpoint> checkpoint = {};
   std::unique_ptr<TrainingStart<float>> weights = {};  // of others
+  std::string weights_folder = {};
 
   const TrainingStart<float>* start() const {
     return checkpoint != nullptr ? checkpoint.get() : weights.get();
   }
+  /// Where that is; empty: nowhere.
+  std::string folder() const { return checkpoint ? checkpoint->path() : weights_folder; }
   /// Steps that were trained before.
   std::int64_t batches() const { return start() == nullptr ? 0 : start()->batches(); }
 };
@@ -40,9 +43,10 @@ void tell_differences(const CheckpointInfo& before, const CheckpointInfo& info);
 std::int64_t checkpoint_interval(const Options& options);
 
 /// Null where --checkpoint is not given. Throws as CheckpointWriter does, and UsageError for
-/// options that would be ignored.
+/// options that would be ignored. `files`: kept beside the model.
 std::unique_ptr<CheckpointWriter> checkpoint_writer(const Options& options, CheckpointInfo info,
                                                     std::int64_t last,
-                                                    const std::vector<KeptTensor>& tensors);
+                                                    const std::vector<KeptTensor>& tensors,
+                                                    std::vector<KeptFile> files = {});
 
 }  // namespace tandem::tools

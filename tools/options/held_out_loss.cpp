@@ -34,8 +34,8 @@ void add_held_out_options(Options& options) {
              "there are)");
 }
 
-std::unique_ptr<HeldOutEvaluation> HeldOutEvaluation::from(const Options& options,
-                                                           const Plan& plan) {
+std::unique_ptr<HeldOutEvaluation> HeldOutEvaluation::from(const Options& options, const Plan& plan,
+                                                           const std::optional<TextTokenizer>& by) {
   if (!options.has("validate-every")) {
     refuse_given(options, {"validation-data", "validation-batches"},
                  "--{} goes with --validate-every N");
@@ -44,7 +44,9 @@ std::unique_ptr<HeldOutEvaluation> HeldOutEvaluation::from(const Options& option
   if (plan.model.architecture == Architecture::linear)
     throw InputError("a linear model trains on random numbers: there is no text to hold out");
   const std::int64_t every = options.integer("validate-every", 1, 100'000'000, 1);
-  Data data(plan.model, plan.microbatch_size, 0, held_out_tokens(options), SampleOrder::spread);
+  Tokens tokens = held_out_tokens(options);
+  if (by) tokens = by->tokens_of(std::move(tokens));
+  Data data(plan.model, plan.microbatch_size, 0, std::move(tokens), SampleOrder::spread);
   const std::int64_t most = data.distinct_samples() / plan.microbatch_size;
   if (most == 0) {
     throw InputError(

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "core/model/plan.h"
@@ -12,6 +13,7 @@
 #include "executor/stage/reference.h"
 #include "executor/train.h"
 #include "tools/cli/options.h"
+#include "tools/options/training_tokens.h"
 
 namespace tandem::tools {
 
@@ -31,8 +33,10 @@ class HeldOutEvaluation {
   HeldOutEvaluation& operator=(const HeldOutEvaluation&) = delete;
 
   /// Null where --validate-every is not given. Throws UsageError for options that would be ignored,
-  /// and where it is not said which text; InputError where that text is too short.
-  static std::unique_ptr<HeldOutEvaluation> from(const Options& options, const Plan& plan);
+  /// and where it is not said which text; InputError where that text is too short. `by`: what makes
+  /// tokens of a text.
+  static std::unique_ptr<HeldOutEvaluation> from(const Options& options, const Plan& plan,
+                                                 const std::optional<TextTokenizer>& by = {});
 
   std::int64_t every() const { return every_; }
   bool due(std::int64_t steps) const { return steps % every_ == 0; }

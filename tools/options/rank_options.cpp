@@ -22,9 +22,9 @@ namespace tandem::tools {
 namespace {
 
 /// Where ranks may differ: names of files and folders, and what each is told for itself.
-constexpr std::array<std::string_view, 13> kOwn = {
-    "checkpoint", "init",        "inject",      "json",  "log",  "metrics", "rendezvous",
-    "resume",     "secret-file", "tensorboard", "trace", "data", "output"};
+constexpr std::array<std::string_view, 14> kOwn = {
+    "checkpoint", "init",        "inject",      "json",      "log",   "metrics", "rendezvous",
+    "resume",     "secret-file", "tensorboard", "tokenizer", "trace", "data",    "output"};
 
 std::uint64_t hash_of_options(const Options& options) {
   std::vector<std::string> given;

@@ -1,7 +1,12 @@
 #include "tools/options/training_tokens.h"
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include <fmt/format.h>
 
+#include "core/text/files.h"
 #include "tools/cli/notices.h"
 
 namespace tandem::tools {
@@ -15,6 +20,30 @@ Tokens read_tokens(const std::string& path) {
                     raw));
   }
   return tokens;
+}
+
+Tokens TextTokenizer::tokens_of(Tokens tokens) const {
+  if (!tokens.are_bytes()) return tokens;
+  std::vector<std::int32_t> numbers;
+  Tokenizer::Encoder(tokenizer).encode(tokens.text(), numbers);
+  return Tokens::of_numbers(std::move(numbers), tokens.source());
+}
+
+std::optional<TextTokenizer> text_tokenizer(const Options& options, const std::string& folder) {
+  namespace fs = std::filesystem;
+  constexpr std::size_t kLargestConfig = 1U << 20U;
+  std::error_code error;
+  const bool given = options.has("tokenizer");
+  if (!given && (folder.empty() || !fs::exists(fs::path(folder) / kTokenizerName, error)))
+    return std::nullopt;
+  const std::string path = given ? options.text("tokenizer") : folder;
+  TextTokenizer made{.tokenizer = Tokenizer::of_file(path), .files = {}};
+  const fs::path file = made.tokenizer.file();
+  const fs::path config = file.parent_path() / kTokenizerConfigName;
+  made.files.push_back({kTokenizerName, read_file(file.string(), fs::file_size(file))});
+  if (fs::exists(config, error))
+    made.files.push_back({kTokenizerConfigName, read_file(config.string(), kLargestConfig)});
+  return made;
 }
 
 void add_data_order_option(Options& options) {

@@ -144,6 +144,35 @@ TEST_F(CheckpointCommands, ResumedRunsAreTracedBesideTheirPrediction) {
   EXPECT_EQ(ops[true], ops[false]);
 }
 
+// What the tokens were made by stands in each checkpoint, and goes on into those of the next run.
+TEST_F(CheckpointCommands, KeepTheTokenizer) {
+  const auto fixture_path = source_folder() / "tests/executor/data/tokenizer/fixtures/llama3.json";
+  fs::create_directory(folder() / "words");
+  fs::copy_file(fixture_path, folder() / "words/tokenizer.json");
+  write("words/tokenizer_config.json", "{}\n");
+  write_plan(with(plan_text(), R"("sequence": 16)", R"("sequence": 16, "vocabulary": 600)"));
+  write("text.txt", read((source_folder() / "README.md").string()));
+  json_of("tokens text.txt --tokenizer words --document-end none --output words.bin --json");
+  const std::string train = "train plan.json --data words.bin ";
+  json_of(train + "--steps 2 --tokenizer words --checkpoint kept --json");
+  json_of(train + "--steps 4 --resume kept --checkpoint more --json");
+  EXPECT_EQ(read("more/step-00000004/tokenizer.json"), read("words/tokenizer.json"));
+  EXPECT_EQ(read("more/step-00000004/tokenizer_config.json"), "{}\n");
+  EXPECT_EQ(json_of("checkpoint show more --json")["result"]["tokenizer"], "tokenizer.json");
+  EXPECT_EQ(json_of("generate more --prompt abc --tokens 4 --json")["result"]["tokens"],
+            json_of("generate more/step-00000004 --prompt abc --tokens 4 --tokenizer words "
+                    "--json")["result"]["tokens"]);
+  const Json by_text = json_of("evaluate more --data text.txt --json")["result"];
+  EXPECT_EQ(by_text["loss"], json_of("evaluate more --data words.bin --json")["result"]["loss"]);
+  EXPECT_GT(by_text["bits_per_byte"], 0.0);
+  // A text is trained on as its tokens.
+  EXPECT_EQ(json_of("train plan.json --data text.txt --tokenizer words --json")["result"]["losses"],
+            json_of(train + "--json")["result"]["losses"]);
+  write("more/step-00000004/tokenizer.json", read("words/tokenizer.json") + " ");
+  EXPECT_NE(tandem("checkpoint verify more").err.find("tokenizer.json"), std::string::npos);
+  EXPECT_EQ(tandem(train + "--tokenizer nowhere").code, 3);
+}
+
 TEST_F(CheckpointCommands, RefuseWhatDoesNotFit) {
   json_of("train plan.json --steps 2 --checkpoint kept --json");
   const auto said = [&](const std::string& line, int code) {
