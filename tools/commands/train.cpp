@@ -322,14 +322,8 @@ Options options_of_train() {
                   "Trains the plan's model for real, by the program that was simulated.");
   options.words("PLAN", 1, 1).group("Run");
   options.value("steps", "N", "updates to train, those before --resume too (default 20)")
-      .value("seed", "N", "seed of weights and data (default 1, or that of --resume)")
-      .input("data", "FILE",
-             "text to train on, as bytes, token file (.bin), or folder of token files (default: "
-             "the shipped text)")
-      .input("tokenizer", "PATH",
-             "tokenizer.json, or its folder, that texts are cut by; kept in checkpoints (default: "
-             "that of --resume or --init, else a byte a token)");
-  add_data_order_option(options);
+      .value("seed", "N", "seed of weights and data (default 1, or that of --resume)");
+  add_data_options(options);
   options
       .value("watchdog", "TIME",
              "end a run in which no device makes progress for this long (default 30s)")

@@ -46,10 +46,17 @@ std::optional<TextTokenizer> text_tokenizer(const Options& options, const std::s
   return made;
 }
 
-void add_data_order_option(Options& options) {
-  options.value("data-order", "ORDER",
-                "random|shuffled: each sample anywhere in the data, or epochs in which each comes "
-                "once (default random)");
+void add_data_options(Options& options) {
+  options
+      .input("data", "FILE",
+             "text to train on, as bytes, token file (.bin), or folder of token files (default: "
+             "the shipped text)")
+      .input("tokenizer", "PATH",
+             "tokenizer.json, or its folder, that texts are cut by; kept in checkpoints (default: "
+             "that of --resume or --init, else a byte a token)")
+      .value("data-order", "ORDER",
+             "random|shuffled: each sample anywhere in the data, or epochs in which each comes "
+             "once (default random)");
 }
 
 SampleOrder data_order(const Options& options) {

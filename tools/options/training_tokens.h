@@ -29,8 +29,8 @@ struct TextTokenizer {
 /// may be empty. Throws InputError where it is none that can be read.
 std::optional<TextTokenizer> text_tokenizer(const Options& options, const std::string& folder);
 
-/// --data-order.
-void add_data_order_option(Options& options);
+/// --data, --tokenizer, --data-order.
+void add_data_options(Options& options);
 SampleOrder data_order(const Options& options);
 
 }  // namespace tandem::tools

@@ -150,13 +150,13 @@ TEST_F(CheckpointCommands, KeepTheTokenizer) {
   fs::create_directory(folder() / "words");
   fs::copy_file(fixture_path, folder() / "words/tokenizer.json");
   write("words/tokenizer_config.json", "{}\n");
-  write_plan(with(plan_text(), R"("sequence": 16)", R"("sequence": 16, "vocabulary": 600)"));
+  write_plan(with(plan_text(), R"("sequence": 16)", R"("sequence": 16, "vocabulary": 608)"));
   write("text.txt", read((source_folder() / "README.md").string()));
   json_of("tokens text.txt --tokenizer words --document-end none --output words.bin --json");
   const std::string train = "train plan.json --data words.bin ";
   json_of(train + "--steps 2 --tokenizer words --checkpoint kept --json");
   json_of(train + "--steps 4 --resume kept --checkpoint more --json");
-  EXPECT_EQ(read("more/step-00000004/tokenizer.json"), read("words/tokenizer.json"));
+  EXPECT_TRUE(read("more/step-00000004/tokenizer.json") == read("words/tokenizer.json"));
   EXPECT_EQ(read("more/step-00000004/tokenizer_config.json"), "{}\n");
   EXPECT_EQ(json_of("checkpoint show more --json")["result"]["tokenizer"], "tokenizer.json");
   EXPECT_EQ(json_of("generate more --prompt abc --tokens 4 --json")["result"]["tokens"],
