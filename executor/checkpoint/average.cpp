@@ -11,6 +11,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/text/descriptor.h"
+#include "core/text/files.h"
 #include "executor/checkpoint/checkpoint_folder.h"
 #include "executor/checkpoint/checkpoint_image.h"
 #include "executor/checkpoint/library_model.h"
@@ -70,6 +71,14 @@ void write_average(std::span<const std::unique_ptr<Checkpoint>> checkpoints,
     write_durably(half_written / file.name, {head, file.all_bytes()});
     if (const std::string config = library_config(model); !config.empty())
       write_durably(half_written / kConfigName, {config});
+    const Checkpoint& first = *checkpoints.front();
+    for (const char* name : {kTokenizerName, kTokenizerConfigName}) {
+      const auto known = first.manifest().bytes.find(name);
+      if (known == first.manifest().bytes.end()) continue;
+      const auto bytes = static_cast<std::size_t>(known->second);
+      write_durably(half_written / name,
+                    {read_file((fs::path(first.path()) / name).string(), bytes)});
+    }
     fs::rename(half_written, place);
   } catch (const std::exception& failure) {
     fs::remove_all(half_written, error);

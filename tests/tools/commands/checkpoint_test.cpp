@@ -168,6 +168,8 @@ TEST_F(CheckpointCommands, KeepTheTokenizer) {
   // A text is trained on as its tokens.
   EXPECT_EQ(json_of("train plan.json --data text.txt --tokenizer words --json")["result"]["losses"],
             json_of(train + "--json")["result"]["losses"]);
+  json_of("checkpoint average kept/step-00000002 more --output mean --json");
+  EXPECT_TRUE(read("mean/tokenizer.json") == read("words/tokenizer.json"));
   write("more/step-00000004/tokenizer.json", read("words/tokenizer.json") + " ");
   EXPECT_NE(tandem("checkpoint verify more").err.find("tokenizer.json"), std::string::npos);
   EXPECT_EQ(tandem(train + "--tokenizer nowhere").code, 3);
