@@ -24,7 +24,7 @@ namespace {
 
 using LinkClock = std::chrono::steady_clock;
 
-constexpr std::size_t kSmall = 64, kLeast = 256 << 10, kMost = 8 << 20;
+constexpr std::size_t kSmallProbe = 64, kLeastProbe = 256 << 10, kMostProbe = 8 << 20;
 constexpr Duration kLongEnough = std::chrono::milliseconds(20);
 constexpr int kSmallRounds = 200, kLargeRounds = 9, kBusyRounds = 5;
 
@@ -32,7 +32,7 @@ constexpr int kSmallRounds = 200, kLargeRounds = 9, kBusyRounds = 5;
 class Exchange {
  public:
   explicit Exchange(RankGroup& group)
-      : group_(group), out_(kMost), in_(static_cast<std::size_t>(group.ranks())) {
+      : group_(group), out_(kMostProbe), in_(static_cast<std::size_t>(group.ranks())) {
     std::vector<CommunicatorPlan> plans;
     DeviceRanks ranks;
     for (std::int32_t rank = 0; rank < group.ranks(); ++rank) {
@@ -94,7 +94,7 @@ class Exchange {
  private:
   struct Inbox {
     std::vector<std::byte> bytes;
-    std::array<std::byte, kSmall> header{};  // of what goes there
+    std::array<std::byte, kSmallProbe> header{};  // of what goes there
     LinkClock::time_point arrived{};
   };
   Inbox& inbox(std::int32_t rank) { return in_[static_cast<std::size_t>(rank)]; }
@@ -132,7 +132,7 @@ Duration send_and_wait(Exchange& exchange, std::int32_t to, std::size_t bytes, i
   std::vector<Duration> times;
   for (int i = 0; i < rounds; ++i) {
     const auto start = LinkClock::now();
-    exchange.receive(to, kSmall);
+    exchange.receive(to, kSmallProbe);
     exchange.send_length(to, bytes);
     exchange.send(to, bytes);
     exchange.wait();
@@ -145,13 +145,13 @@ Duration send_and_wait(Exchange& exchange, std::int32_t to, std::size_t bytes, i
 /// The other end of that: until a length of nothing.
 void answer(Exchange& exchange, std::int32_t from) {
   while (true) {
-    exchange.receive(from, kSmall);
+    exchange.receive(from, kSmallProbe);
     exchange.wait();
     const std::size_t bytes = exchange.length(from);
     if (bytes == 0) return;
     exchange.receive(from, bytes);
     exchange.wait();
-    exchange.send(from, kSmall);
+    exchange.send(from, kSmallProbe);
     exchange.wait();
   }
 }
@@ -162,10 +162,10 @@ double rate_of(std::size_t bytes, Duration time) {
 
 LinkRate measure_alone(Exchange& exchange, std::int32_t from, std::int32_t to) {
   LinkRate link{.from = from, .to = to};
-  const Duration small = send_and_wait(exchange, to, kSmall, kSmallRounds);
+  const Duration small = send_and_wait(exchange, to, kSmallProbe, kSmallRounds);
   link.latency = small / 2;
-  std::size_t bytes = kLeast;
-  while (bytes < kMost && send_and_wait(exchange, to, bytes, 1) < kLongEnough) bytes *= 2;
+  std::size_t bytes = kLeastProbe;
+  while (bytes < kMostProbe && send_and_wait(exchange, to, bytes, 1) < kLongEnough) bytes *= 2;
   const Duration large = send_and_wait(exchange, to, bytes, kLargeRounds);
   link.bytes_per_s = rate_of(bytes, large - small);
   exchange.send_length(to, 0);
@@ -185,8 +185,8 @@ std::vector<LinkRate> measure_busy(RankGroup& group, Exchange& exchange,
     std::map<std::int32_t, std::size_t> lengths;
     for (const LinkRate& link : alone) {
       const auto long_enough = static_cast<std::size_t>(link.bytes_per_s * to_seconds(kLongEnough));
-      lengths[link.to] = std::clamp(long_enough, kLeast, kMost);
-      exchange.receive(link.to, kSmall);
+      lengths[link.to] = std::clamp(long_enough, kLeastProbe, kMostProbe);
+      exchange.receive(link.to, kSmallProbe);
       exchange.send_length(link.to, lengths[link.to]);
     }
     exchange.wait();
