@@ -4,11 +4,15 @@
 #include "executor/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -309,6 +313,34 @@ TEST_F(Checkpoints, AreNotWrittenOverThoseOfAnotherRun) {
   TrainingCase test{.schedule = "1f1b", .devices = 2, .batches = 2};
   train(test, options(0));
   EXPECT_THROW(train(test, options(0)), InputError);
+}
+
+/// Who asks while another waits for the one before to be written hears the same as that other.
+TEST_F(Checkpoints, TheLastIsWantedOfAllWhoAskForIt) {
+  TrainingCase test = TrainingCase::on("1f1b", 2);
+  const Program program = lower(test.make());
+  const std::vector<KeptTensor> tensors = kept_tensors(
+      program, count_slots(program), test.model,
+      testing::even_stages(test.model, program.placement().stages()), test.optimizer.optimizer());
+  CheckpointWriter writer(options(), info_of(test), 2, tensors);
+  const auto show_all = [&](std::int64_t batches) {
+    std::vector<Tensor> all;
+    for (const KeptTensor& each : tensors) {
+      const std::vector<float> zeros(static_cast<std::size_t>(each.tensor.size()));
+      for (const Plane plane : each.planes) writer.keep({batches, plane, each.tensor, zeros});
+      all.push_back(each.tensor);
+    }
+    writer.end_stage(batches, all, batches);
+  };
+  ASSERT_TRUE(writer.wants(1));
+  std::array<std::future<bool>, 3> asked;
+  for (std::future<bool>& one : asked)
+    one = std::async(std::launch::async, [&] { return writer.wants(2); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  show_all(1);
+  for (std::future<bool>& one : asked) EXPECT_TRUE(one.get());
+  show_all(2);
+  EXPECT_TRUE(writer.finish().ends_with("step-00000002"));
 }
 
 TEST_F(Checkpoints, OlderOnesGo) {
