@@ -64,7 +64,7 @@ int open_as_it_stands(const OutputPlace& place) {
 void check_can_write(const std::string& path) {
   const OutputPlace place = output_place(path);
   if (place.descriptor >= 0) return;  // it is open, whoever may open it anew
-  struct stat status{};
+  struct stat status {};
   if (::stat(place.path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail_writing(path, EISDIR);
     if (::access(place.path.c_str(), W_OK) != 0) fail_writing(path, errno);
@@ -91,7 +91,8 @@ void make_folder(const std::string& path) {
 }
 
 bool same_file(const std::string& one, const std::string& other) {
-  struct stat first{}, second{};
+  struct stat first {
+  }, second{};
   const bool is_first = ::stat(one.c_str(), &first) == 0;
   const bool is_second = ::stat(other.c_str(), &second) == 0;
   if (is_first != is_second) return false;

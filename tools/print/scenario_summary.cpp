@@ -242,6 +242,7 @@ Json source_json(const PlanFileRequest& file, const PreparedScenario& prepared) 
             {"microbatch_size", plan.microbatch_size}};
   json.update(as_json(prepared.request));
   if (file.link_rate) json["link_bytes_per_s"] = *file.link_rate;
+  if (file.on) json["cluster"] = file.on->cluster->name();
   return json;
 }
 
@@ -270,11 +271,12 @@ Json config_json(const ScenarioRequest& request, const PreparedScenario& prepare
 
 std::array<Assumption, 3> run_assumptions(const ScenarioRequest& request,
                                           const PreparedScenario& prepared) {
+  const bool on_cluster = prepared.cluster || (request.plan() != nullptr && request.plan()->on);
   return {{{"lanes", request.lanes == TransferLanes::ideal ? "ideal" : "shared"},
            {"transfers", request.blocking_transfers ? "blocking" : "overlapped"},
            {"contention", request.contention
                               ? "max-min fair shares of every link, all pipelines in step"
-                          : prepared.cluster ? "replicas share links; nothing else does"
+                          : on_cluster ? "replicas share links; nothing else does"
                                              : "none: no two lanes share a link"}}};
 }
 

@@ -333,8 +333,9 @@ TEST_F(Launch, LinksOfRanksAreMeasuredForASimulation) {
     Json cluster = measured["result"]["cluster"];
     cluster["groups"][0]["links"][0]["bytes_per_s_one_way"] = bytes_per_s;
     write("links.json", cluster.dump());
-    return json_of("simulate plan.json --cluster links.json --json")["result"]["period_s"]
-        .get<double>();
+    const Json said = json_of("simulate plan.json --cluster links.json --json");
+    EXPECT_EQ(said["config"]["cluster"], "2 ranks on 1 host");
+    return said["result"]["period_s"].get<double>();
   };
   EXPECT_GT(period_at(1e4), 2 * here) << "slow links";
   EXPECT_LT(period_at(1e12), period_at(1e4));
