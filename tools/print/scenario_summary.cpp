@@ -277,7 +277,7 @@ std::array<Assumption, 3> run_assumptions(const ScenarioRequest& request,
            {"contention", request.contention
                               ? "max-min fair shares of every link, all pipelines in step"
                           : on_cluster ? "replicas share links; nothing else does"
-                                             : "none: no two lanes share a link"}}};
+                                       : "none: no two lanes share a link"}}};
 }
 
 Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& prepared) {
