@@ -59,6 +59,28 @@ TWO_STAGES = ("2bw", "1f1b", "zb-h1", "gpipe", "pipedream", "2bp-gpipe", "1f1b-e
 OTHERS = (("interleaved", 4), ("data-parallel", 1), ("zbv", 4), ("looped-bfs", 4), ("gpipe", 1), ("interleaved-zb", 4),
           ("1f1b", 1), ("2bw", 1))
 CHUNKED = ("interleaved", "looped-bfs", "interleaved-zb")  # their number of chunks is a choice
+SLICED = ("terapipe", "seq1f1b", "seq1f1b-zb")
+SLICES = 4
+# Rows whose forward and backward may read different weights take no tied tables and no recomputation.
+TWO_EACH = ("1f1b", "pipemare", "spectrain", "spectrain-v2", "pipeoptim", "xpipe", "timeprest", "timeprest-i", "paci",
+            *SLICED)
+
+
+def draw_two_each(seed):
+    """Two plans of each asynchronous and sliced schedule, and of 1f1b beside them: two stages of an untied model."""
+    draw = random.Random(seed)
+    plans = []
+    for schedule in TWO_EACH:
+        for uneven in (False, True):
+            plan = {"version": 1, "model": {**MODEL, "tied": False}, "schedule": schedule, "width": 1, "depth": 2,
+                    "microbatch_size": draw.choice(MICROBATCH_SIZES[1:]), "microbatches": draw.choice(MICROBATCHES),
+                    "extra_in_flight": 0, "recompute": "none", "optimizer": "adamw", "stages": cut(draw, 2, uneven),
+                    "profile": "profile.json", "predicted": {"period_s": 0.0, "samples_per_s": 0.0,
+                                                             "peak_bytes": [0, 0]}}
+            if schedule in SLICED:
+                plan["slices"] = str(SLICES)
+            plans.append(plan)
+    return plans
 
 
 def draw_plans(seed, count):
@@ -111,11 +133,11 @@ def predict(folder, plans, rate):
     return rows
 
 
-def profile_machine(folder, name, repetitions):
-    """Path of a new profile of the model on two devices."""
+def profile_machine(folder, name, repetitions, slices=()):
+    """Path of a new profile of the folder's model on two devices."""
     path = os.path.join(folder, name)
     tandem("profile", "--model", os.path.join(folder, "model.json"), "--microbatch-size",
-           ",".join(map(str, MICROBATCH_SIZES)), "--devices", 2, "--repetitions", repetitions, "--output", path)
+           ",".join(map(str, MICROBATCH_SIZES)), "--devices", 2, "--repetitions", repetitions, *slices, "--output", path)
     return path
 
 
@@ -219,16 +241,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="runs of each plan (default 5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a run's kept steps (default 2)")
     parser.add_argument("--seed", type=int, default=1, help="of the plans (default 1)")
+    parser.add_argument("--two-each", action="store_true",
+                        help="two plans of each asynchronous and sliced schedule, whatever --plans says")
     parser.add_argument("--link-rate", help="throttle the links, such as 1Gb/s (default: memory's speed)")
     parser.add_argument("--output", default="build/fidelity", help="folder for plans, predictions and logs")
     parser.add_argument("--check", action="store_true", help="exit 6 where a floor is missed")
     options = parser.parse_args()
     folder, rate = options.output, ["--link-rate", options.link_rate] if options.link_rate else []
     os.makedirs(folder, exist_ok=True)
-    write_json(os.path.join(folder, "model.json"), MODEL)
+    plans = draw_two_each(options.seed) if options.two_each else draw_plans(options.seed, options.plans)
+    slices = ["--slices", SLICES] if options.two_each else []
+    write_json(os.path.join(folder, "model.json"), plans[0]["model"])
     print("profiling ...", file=sys.stderr)
-    profile = profile_machine(folder, "profile.json", REPETITIONS)
-    rows = predict(folder, draw_plans(options.seed, options.plans), rate)
+    profile = profile_machine(folder, "profile.json", REPETITIONS, slices)
+    rows = predict(folder, plans, rate)
     for row in rows:
         row.update(steps=[], rounds=[], dropped=0, resident=[])
     paces = [1.0]  # at the profile, then after each round
