@@ -437,7 +437,7 @@ const std::vector<OtherMeaning>& names_options() {
       {"traces/report/report_page.cpp", "chunks", "boxes of a chart"},
       {"tools/", "seed", "of anything drawn"},
       {"tools/sweep/sweep_row.cpp", "chunks", "a plan's shape"},
-      {"tools/commands/plan.cpp", "", "what the planner searches"},
+      {"tools/commands/plan", "", "what the planner searches"},
       {"tools/commands/profile.cpp", "slices", "which layers are measured on"},
       {"tools/commands/schedule.cpp", "group", "a key of an op"},
       {"tools/commands/schedule.cpp", "slices", "a key of results"},

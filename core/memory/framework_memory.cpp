@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/memory/scheduled_ops.h"
+
 namespace tandem {
 
 namespace {
@@ -42,7 +44,8 @@ Table<DeviceId, MemoryByClass> framework_memory(const Program& program, const Sl
   return memory;
 }
 
-Table<ReplicaId, std::vector<SlicesHeld>> fullest_moments(const Program& program) {
+Table<ReplicaId, std::vector<SlicesHeld>> fullest_moments(const Schedule& schedule) {
+  const ScheduledOps program(schedule);
   Table<ReplicaId, std::vector<SlicesHeld>> fullest(program.placement().replicas());
   Table<ReplicaId, SlicesHeld> held(fullest.size(),
                                     SlicesHeld(static_cast<std::size_t>(program.slices())));

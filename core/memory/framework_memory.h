@@ -9,6 +9,7 @@
 #include "core/memory/held_changes.h"
 #include "core/memory/memory.h"
 #include "core/program/program.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem {
 
@@ -37,7 +38,7 @@ Table<DeviceId, MemoryByClass> framework_memory(const Program& program, const Sl
 
 /// What a stage holds when it holds most: of any two moments neither holds as much as the other of
 /// every part. REQUIRES: each stage is alone on its device, and none evicts.
-Table<ReplicaId, std::vector<SlicesHeld>> fullest_moments(const Program& program);
+Table<ReplicaId, std::vector<SlicesHeld>> fullest_moments(const Schedule& schedule);
 
 /// framework_memory() of such a stage, in all.
 Bytes framework_total(const StageSlots& slots, const StageBytes& bytes,

@@ -34,11 +34,12 @@ inline double held_by(const HeldCounts& counts, const HeldActivation& held) {
 
 /// Each op from the start of a run to where all that follows repeats: of the bodies up to 0, the
 /// first with all instances on. What that adds it takes away again, and those after it are like it.
-template <class Visit>
-void for_each_until_steady(const Program& program, Visit visit) {
+/// `program` is a Program, or ScheduledOps.
+template <class Ops, class Visit>
+void for_each_until_steady(const Ops& program, Visit visit) {
   for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
     const std::int64_t first = -body * program.microbatches();
-    for (const Instruction& instruction : program.instructions()) {
+    for (const auto& instruction : program.instructions()) {
       if (instruction.op.microbatch >= first) visit(instruction.op);
     }
   }
@@ -46,12 +47,11 @@ void for_each_until_steady(const Program& program, Visit visit) {
 
 /// Calls `change(device, op, HeldCounts)` for what each of these ops changes; an evicted stash is
 /// held by the partner.
-template <class Change>
-void each_held_change(const Program& program, Change change) {
+template <class Ops, class Change>
+void each_held_change(const Ops& program, Change change) {
   const Placement& placement = program.placement();
-  const bool remakes = std::ranges::any_of(program.instructions(), [](const Instruction& one) {
-    return one.op.kind == OpKind::recompute;
-  });
+  const bool remakes = std::ranges::any_of(
+      program.instructions(), [](const auto& one) { return one.op.kind == OpKind::recompute; });
   const std::int32_t later = remakes || program.forwards_alone() ? -1 : 0;
   for_each_until_steady(program, [&](const Op& op) {
     const DeviceId device = placement.device[op.replica];

@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/memory/held_changes.h"
+#include "core/memory/scheduled_ops.h"
 
 namespace tandem {
 
@@ -54,13 +55,22 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
   rank(evicted, evicted_);
 }
 
-Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldActivation>& held) {
+template <class Ops>
+static Table<DeviceId, double> most_held(const Ops& program, const OfSlices<HeldActivation>& held) {
   Table<DeviceId, double> sum(program.placement().devices, 0.0), peak = sum;
   each_held_change(program, [&](DeviceId device, const Op& op, const HeldCounts& change) {
     sum[device] += held_by(change, held(op.replica, program.slice_of(op)));
     peak[device] = std::max(peak[device], sum[device]);
   });
   return peak;
+}
+
+Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldActivation>& held) {
+  return most_held(program, held);
+}
+
+Table<DeviceId, double> peak_held(const Schedule& schedule, const OfSlices<HeldActivation>& held) {
+  return most_held(ScheduledOps(schedule), held);
 }
 
 Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,

@@ -12,6 +12,7 @@
 #include "core/base/units.h"
 #include "core/memory/of_slices.h"
 #include "core/program/program.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem {
 
@@ -35,7 +36,7 @@ enum class SlotKind : std::uint8_t {
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
   hosted_stash,     // the same on the partner of the stage's device: evict … load
-  forward_weights,   // a version as forwards read it, predicted; slot of version v: v mod count
+  forward_weights,  // a version as forwards read it, predicted; slot of version v: v mod count
   backward_weights,  // the same as backwards read it, predicted or corrected
   context_gradient,  // of the keys and values of a whole microbatch whose sequences are sliced:
                      // the backward of a slice adds what it owes those before it; last slice's
@@ -121,6 +122,8 @@ struct HeldActivation {
 /// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
 /// the partner.
 Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldActivation>& held);
+/// The same of its program.
+Table<DeviceId, double> peak_held(const Schedule& schedule, const OfSlices<HeldActivation>& held);
 
 /// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its
 /// input-gradient is done; divided by the stages on the device, and by the slices of a microbatch.

@@ -147,6 +147,10 @@ class Cluster {
   /// The innermost groups that hold devices, numbered from 0 in the order of their devices.
   std::size_t node(DeviceId device) const { return devices_[device].node; }
   std::size_t nodes() const { return nodes_; }
+  /// Nodes of one kind are alike, down to the links between their devices.
+  std::size_t node_kind(DeviceId device) const {
+    return groups_[vertices_[devices_[device].vertex].group].spec;
+  }
   const Table<LinkId, Link>& links() const { return links_; }
 
   /// The way from one device to another within the innermost group that has one, through no other

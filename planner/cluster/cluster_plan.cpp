@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,8 @@
 #include "planner/search/partition.h"
 #include "simulator/cost/iteration_model.h"
 #include "simulator/cost/slice_programme.h"
+#include "simulator/engine/blocking_transfers.h"
+#include "simulator/run_figures.h"
 
 namespace tandem {
 
@@ -57,63 +60,131 @@ Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
   return usable;
 }
 
+/// What stages compute in a batch, by range of layers: worked out once for those that are alike.
+class StageWork {
+ public:
+  StageWork(const LoweredSchedule& lowered, const ClusterLayers& layers)
+      : placement_(lowered.schedule().placement), work_(lowered.schedule()), layers_(layers) {
+    for (const StageId stage : all_ids<StageId>(placement_.stages())) {
+      replicas_.push_back(placement_.replicas_of(stage));
+      const auto like = [&](const std::vector<ReplicaId>& other) {
+        return replicas_.back().size() == 1 && other.size() == 1 &&
+               work_.alike(other.front(), replicas_.back().front()) &&
+               layers_.alike(placement_.device[other.front()],
+                             placement_.device[replicas_.back().front()]);
+      };
+      first_like_.push_back(static_cast<std::size_t>(
+          std::ranges::find_if(replicas_.begin(), replicas_.end() - 1, like) - replicas_.begin()));
+    }
+    known_.resize(replicas_.size());
+  }
+
+  std::int64_t of(LayerRange range, std::size_t stage) {
+    std::vector<std::vector<std::int64_t>>& known = known_[first_like_[stage]];
+    const auto first = static_cast<std::size_t>(range.first),
+               size = static_cast<std::size_t>(range.size());
+    if (known.size() <= first) known.resize(first + 1);
+    if (known[first].size() <= size) known[first].resize(size + 1, kUnknown);
+    std::int64_t& work = known[first][size];
+    if (work == kUnknown) work = worked_out(range, stage);
+    return work;
+  }
+
+ private:
+  static constexpr std::int64_t kUnknown = -1;
+
+  std::int64_t worked_out(LayerRange range, std::size_t stage) const {
+    Duration most{};
+    for (const ReplicaId replica : replicas_[stage])
+      most = std::max(most, work_.of(replica, layers_.of(placement_.device[replica], range)));
+    return most.count();
+  }
+
+  const Placement& placement_;
+  const BatchWork work_;
+  const ClusterLayers& layers_;
+  std::vector<std::vector<ReplicaId>> replicas_;  // of each stage
+  std::vector<std::size_t> first_like_;
+  std::vector<std::vector<std::vector<std::int64_t>>> known_;  // by first layer, by size
+};
+
+/// Whether a stage that is alone on its device can hold a range there.
+class StageRoom {
+ public:
+  StageRoom(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
+            const AnalyticAssumptions& assumptions)
+      : plan_(plan),
+        lowered_(lowered),
+        bytes_(analytic_range_bytes(plan, assumptions)),
+        usable_(usable_of(layout, assumptions)),
+        by_framework_(assumptions.fits_by == FitsBy::framework) {}
+
+  bool fits(LayerRange range, std::size_t stage) {
+    return fits(range, stage, lowered_.slots()[id_at<ReplicaId>(stage)]);
+  }
+  bool fits(LayerRange range, std::size_t stage, const StageSlots& slots) {
+    const ReplicaId replica = id_at<ReplicaId>(stage);
+    try {
+      const StageBytes& of = bytes_.of(range, plan_);
+      return (by_framework_ ? framework_total(slots, of, lowered_.fullest()[replica])
+                            : stage_total(slots, of)) <=
+             usable_[lowered_.schedule().placement.device[replica]];
+    } catch (const InputError&) {
+      return false;  // more than can be counted; a shorter range may do
+    }
+  }
+
+  /// False: no cut does, not even if each stage is as long as it can be, others empty, and one slot
+  /// of everything enough.
+  bool may_fit() {
+    StageSlots least;
+    for (const SlotKind kind : {SlotKind::weights, SlotKind::gradients, SlotKind::stash})
+      least[kind] = 1;
+    const auto layers = static_cast<std::int32_t>(layers_of(plan_.model).size());
+    std::int32_t end = 0;
+    for (std::size_t stage = 0; stage < lowered_.schedule().placement.stages(); ++stage) {
+      const std::int32_t first = end;
+      while (end < layers && fits({first, end + 1}, stage, least)) ++end;
+    }
+    return end == layers;
+  }
+
+ private:
+  const Plan& plan_;
+  const LoweredSchedule& lowered_;
+  RangeBytes bytes_;
+  const Table<DeviceId, Bytes> usable_;
+  const bool by_framework_;
+};
+
 /// The cut whose busiest stage works least. With `fits`, of those in which each stage fits alone.
 std::optional<std::vector<LayerRange>> balanced_cut(
-    const Plan& plan, const Placement& placement, const BatchWork& work,
-    const ClusterLayers& layers, std::function<bool(LayerRange, std::size_t)> fits) {
-  std::vector<std::vector<ReplicaId>> replicas;
-  for (const StageId stage : all_ids<StageId>(placement.stages()))
-    replicas.push_back(placement.replicas_of(stage));
+    const Plan& plan, std::size_t stages, StageWork& work,
+    std::function<bool(LayerRange, std::size_t stage)> fits) {
   return partition(
       {.layers = static_cast<std::int32_t>(layers_of(plan.model).size()),
-       .depth = static_cast<std::int32_t>(replicas.size()),
-       .cost =
-           [&](LayerRange range, std::size_t stage) {
-             Duration most{};
-             for (const ReplicaId replica : replicas[stage])
-               most = std::max(most, work.of(replica, layers.of(placement.device[replica], range)));
-             return most.count();
-           },
+       .depth = static_cast<std::int32_t>(stages),
+       .cost = [&](LayerRange range, std::size_t stage) { return work.of(range, stage); },
        .fits = std::move(fits)});
 }
 
-/// A plan with its stages, and what its program holds.
-struct CutPlan {
-  Plan plan;
-  Schedule schedule;
-  Program program;
-  SlotCounts slots;
-};
-
-std::vector<LayerRange> balanced_stages(const CutPlan& made, const ClusterLayout& layout,
+std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
+                                        const ClusterLayout& layout,
                                         const AnalyticAssumptions& assumptions) {
-  const Plan& plan = made.plan;
-  const Placement& placement = made.schedule.placement;
-  const BatchWork work(made.schedule);
+  const std::size_t stages = lowered.schedule().placement.stages();
   const ClusterLayers layers(plan, layout, assumptions);
-  const Table<DeviceId, Bytes> usable = usable_of(layout, assumptions);
+  StageWork work(lowered, layers);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
-  if (placement.replicas() == placement.devices && placement.stages() == placement.replicas() &&
-      placement.partner.empty()) {
-    RangeBytes bytes = analytic_range_bytes(plan, assumptions);
-    const bool by_framework = assumptions.fits_by == FitsBy::framework;
-    const Table<ReplicaId, std::vector<SlicesHeld>> fullest =
-        by_framework ? fullest_moments(made.program) : Table<ReplicaId, std::vector<SlicesHeld>>();
-    const auto fits = [&](LayerRange range, std::size_t stage) {
-      const ReplicaId replica = id_at<ReplicaId>(stage);
-      try {
-        const StageBytes& of = bytes.of(range, plan);
-        const StageSlots& slots = made.slots[replica];
-        return (by_framework ? framework_total(slots, of, fullest[replica])
-                             : stage_total(slots, of)) <= usable[placement.device[replica]];
-      } catch (const InputError&) {
-        return false;  // more than can be counted; a shorter range may do
-      }
+  if (lowered.one_stage_a_device()) {
+    StageRoom room(plan, lowered, layout, assumptions);
+    const auto fits = [&room](LayerRange range, std::size_t stage) {
+      return room.fits(range, stage);
     };
-    if (auto found = balanced_cut(plan, placement, work, layers, fits)) return std::move(*found);
+    auto found = room.may_fit() ? balanced_cut(plan, stages, work, fits) : std::nullopt;
+    if (found) return std::move(*found);
   }
-  auto found = balanced_cut(plan, placement, work, layers, {});
-  TANDEM_CHECK(found.has_value(), placement.stages());
+  auto found = balanced_cut(plan, stages, work, {});
+  TANDEM_CHECK(found.has_value(), stages);
   return std::move(*found);
 }
 
@@ -182,18 +253,17 @@ void resolve_slices(Plan& plan, const ClusterLayout& layout,
   if (slices.count == 1) slices = {};
 }
 
-CutPlan cut_plan(Plan asked, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
-                 StageCut cut) {
-  TANDEM_CHECK(asked.request.devices == layout.depth() && asked.request.width == layout.width(),
-               asked.request.devices, asked.request.width);
-  resolve_slices(asked, layout, assumptions);
-  check_size(asked);
-  Schedule schedule = make_schedule(asked);
-  Program program = lower(schedule);
-  SlotCounts slots = count_slots(program);
-  CutPlan made{std::move(asked), std::move(schedule), std::move(program), std::move(slots)};
-  Plan& plan = made.plan;
-  const Placement& placement = made.schedule.placement;
+/// Checks what is asked, and makes its slices' lengths known.
+void complete(Plan& plan, const ClusterLayout& layout, const AnalyticAssumptions& assumptions) {
+  TANDEM_CHECK(plan.request.devices == layout.depth() && plan.request.width == layout.width(),
+               plan.request.devices, plan.request.width);
+  resolve_slices(plan, layout, assumptions);
+  check_size(plan);
+}
+
+void set_stages(Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
+                const AnalyticAssumptions& assumptions, StageCut cut) {
+  const Placement& placement = lowered.schedule().placement;
   if (assumptions.sharded_optimizer && placement.stages() != placement.replicas()) {
     throw InputError(
         fmt::format("schedule {} has replicas in a pipeline: the optimizer's state is shared out "
@@ -207,34 +277,36 @@ CutPlan cut_plan(Plan asked, const ClusterLayout& layout, const AnalyticAssumpti
     }
     plan.stages = even_stages(plan.model, placement.stages());
   } else if (cut == StageCut::balanced) {
-    plan.stages = balanced_stages(made, layout, assumptions);
+    plan.stages = balanced_stages(plan, lowered, layout, assumptions);
   } else {
     check_given(plan, placement.stages());
   }
-  return made;
 }
 
-/// Where the schedule orders its ops by their costs, does so. Returns whether.
-bool order_by_costs(CutPlan& made, const StageCosts& costs) {
-  if (!find_schedule(made.plan.schedule).orders_by_costs) return false;
-  made.plan.request.costs = order_costs(costs, made.plan.request.recompute);
-  made.schedule = make_schedule(made.plan);
-  made.program = lower(made.schedule);
-  made.slots = count_slots(made.program);
-  return true;
-}
-
-Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
+Table<ReplicaId, StageBytes> bytes_of_replicas(const Plan& plan, const LoweredSchedule& lowered,
                                                const AnalyticAssumptions& assumptions) {
-  const Plan& plan = cut.plan;
   Table<ReplicaId, StageBytes> bytes;
-  for (const StageId stage : cut.schedule.placement.stage) {
-    bytes.push_back(analytic_stage_bytes(
-        plan.model, plan.stages[index(stage)], plan.microbatch_size, plan.optimizer,
-        plan.request.recompute, assumptions, optimizer_shards(plan, assumptions),
-        sequence_parts(plan.request.slices, plan.model)));
+  const std::vector<LayerKind> kinds = layers_of(plan.model);
+  const std::vector<SequencePart> parts = sequence_parts(plan.request.slices, plan.model);
+  const auto alike = [&kinds](LayerRange a, LayerRange b) {
+    return std::ranges::equal(std::span(kinds).subspan(static_cast<std::size_t>(a.first),
+                                                       static_cast<std::size_t>(a.size())),
+                              std::span(kinds).subspan(static_cast<std::size_t>(b.first),
+                                                       static_cast<std::size_t>(b.size())));
+  };
+  const LayerRange* before = nullptr;
+  for (const StageId stage : lowered.schedule().placement.stage) {
+    const LayerRange& range = plan.stages[index(stage)];
+    // Most stages are like the one before.
+    if (before != nullptr && alike(*before, range)) {
+      bytes.push_back(StageBytes(bytes.rows().back()));
+    } else {
+      bytes.push_back(analytic_stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer,
+                                           plan.request.recompute, assumptions,
+                                           optimizer_shards(plan, assumptions), parts));
+    }
+    before = &range;
   }
-  check_bytes(cut.slots, bytes);
   return bytes;
 }
 
@@ -244,13 +316,36 @@ Table<DeviceId, Bytes> totals(const Table<DeviceId, MemoryByClass>& memory) {
   return bytes;
 }
 
-ClusterMemory memory_of(const CutPlan& cut, const Table<ReplicaId, StageBytes>& bytes,
+ClusterMemory memory_of(const LoweredSchedule& lowered, const Table<ReplicaId, StageBytes>& bytes,
                         const ClusterLayout& layout, const AnalyticAssumptions& assumptions) {
-  Table<DeviceId, MemoryByClass> framework = framework_memory(cut.program, cut.slots, bytes);
-  Table<DeviceId, MemoryByClass> tandem = memory_by_class(cut.program, cut.slots, bytes);
+  Table<DeviceId, MemoryByClass> framework =
+      framework_memory(lowered.program(), lowered.slots(), bytes);
+  Table<DeviceId, MemoryByClass> tandem =
+      memory_by_class(lowered.program(), lowered.slots(), bytes);
   MemoryFigures figures{assumptions.fits_by, totals(framework), totals(tandem)};
   return {std::move(figures.by == FitsBy::framework ? framework : tandem), std::move(figures),
           usable_of(layout, assumptions)};
+}
+
+/// Whether a device needs more than it has even with one slot of everything but activations.
+bool surely_too_large(const LoweredSchedule& lowered, const Table<ReplicaId, StageBytes>& bytes,
+                      const Table<DeviceId, Bytes>& usable) {
+  const Placement& placement = lowered.schedule().placement;
+  const Table<DeviceId, double> held = peak_held(lowered.schedule(), framework_of(bytes));
+  Table<DeviceId, Bytes> needed(placement.devices, 0), workspace = needed;
+  for (const ReplicaId replica : ids(bytes)) {
+    const StageBytes& of = bytes[replica];
+    needed[placement.device[replica]] +=
+        of[SlotKind::weights] + of[SlotKind::gradients] + of.optimizer;
+    Bytes& most = workspace[placement.device[replica]];
+    most = std::max(most, of.workspace);
+  }
+  for (const DeviceId device : ids(needed)) {
+    if (static_cast<double>(needed[device] + workspace[device]) + held[device] >
+        static_cast<double>(usable[device]))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -282,27 +377,67 @@ std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
       kMostPlannedMicrobatches, plan.request.width, plan.microbatch_size));
 }
 
+LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
+                                    const AnalyticAssumptions& assumptions, StageCut cut) {
+  complete(plan, layout, assumptions);
+  LoweredSchedule lowered(make_schedule(plan));
+  set_stages(plan, lowered, layout, assumptions, cut);
+  if (!find_schedule(plan.schedule).orders_by_costs) return lowered;
+  plan.request.costs =
+      order_costs(cluster_costs(plan, lowered.schedule().placement, layout, assumptions),
+                  plan.request.recompute);
+  return LoweredSchedule(make_schedule(plan));
+}
+
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                             const AnalyticAssumptions& assumptions, StageCut cut) {
-  CutPlan made = cut_plan(std::move(plan), layout, assumptions, cut);
-  const auto costs_of = [&] {
-    return cluster_costs(made.plan, made.schedule.placement, layout, assumptions);
-  };
-  StageCosts costs = costs_of();
-  if (order_by_costs(made, costs)) costs = costs_of();
-  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(made, assumptions);
-  ClusterMemory memory = memory_of(made, bytes, layout, assumptions);
-  return {std::move(memory),       std::move(made.plan), std::move(made.schedule),
-          std::move(made.program), std::move(costs),     std::move(bytes),
-          capacity_of(layout)};
+  LoweredSchedule lowered = schedule_on_cluster(plan, layout, assumptions, cut);
+  StageCosts costs = cluster_costs(plan, lowered.schedule().placement, layout, assumptions);
+  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, assumptions);
+  check_bytes(lowered.slots(), bytes);
+  ClusterMemory memory = memory_of(lowered, bytes, layout, assumptions);
+  auto [schedule, program] = std::move(lowered).take();
+  return {
+      {std::move(memory), std::move(plan), std::move(costs), std::move(bytes), capacity_of(layout)},
+      std::move(schedule),
+      std::move(program)};
+}
+
+std::optional<ClusterPrices> prices_if_it_fits(Plan plan, const LoweredSchedule& lowered,
+                                               const ClusterLayout& layout,
+                                               const AnalyticAssumptions& assumptions,
+                                               StageCut cut) {
+  complete(plan, layout, assumptions);
+  if (lowered.one_stage_a_device() && !StageRoom(plan, lowered, layout, assumptions).may_fit())
+    return std::nullopt;
+  set_stages(plan, lowered, layout, assumptions, cut);
+  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, assumptions);
+  if (assumptions.fits_by == FitsBy::framework &&
+      surely_too_large(lowered, bytes, usable_of(layout, assumptions)))
+    return std::nullopt;
+  check_bytes(lowered.slots(), bytes);
+  ClusterMemory memory = memory_of(lowered, bytes, layout, assumptions);
+  if (!memory.fits()) return std::nullopt;
+  StageCosts costs = cluster_costs(plan, lowered.schedule().placement, layout, assumptions);
+  return ClusterPrices{std::move(memory), std::move(plan), std::move(costs), std::move(bytes),
+                       capacity_of(layout)};
+}
+
+double period_s(const LoweredSchedule& lowered, const StageCosts& costs, bool blocking_transfers) {
+  const CostTable prices =
+      price(lowered.program(), cost_model(lowered.schedule().placement, costs));
+  if (!blocking_transfers) return simulated_period_s(lowered.program(), lowered.compiled(), prices);
+  const Program blocking = with_blocking_transfers(lowered.program());
+  return simulated_period_s(blocking, CompiledProgram(blocking), prices);
 }
 
 ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
                                 const AnalyticAssumptions& assumptions, StageCut cut) {
-  CutPlan made = cut_plan(plan, layout, assumptions, cut);
-  if (find_schedule(plan.schedule).orders_by_costs)
-    order_by_costs(made, cluster_costs(made.plan, made.schedule.placement, layout, assumptions));
-  return memory_of(made, bytes_of_replicas(made, assumptions), layout, assumptions);
+  Plan asked = plan;
+  const LoweredSchedule lowered = schedule_on_cluster(asked, layout, assumptions, cut);
+  const Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(asked, lowered, assumptions);
+  check_bytes(lowered.slots(), bytes);
+  return memory_of(lowered, bytes, layout, assumptions);
 }
 
 }  // namespace tandem

@@ -3,11 +3,13 @@
 // device.
 
 #include <cstdint>
+#include <optional>
 
 #include "core/memory/framework_memory.h"
 #include "core/memory/memory.h"
 #include "core/model/plan.h"
 #include "core/program/program.h"
+#include "planner/cluster/lowered_schedule.h"
 #include "planner/search/stage_memory.h"
 #include "simulator/cost/cluster_costs.h"
 
@@ -24,14 +26,18 @@ struct ClusterMemory {
   bool fits() const { return excess() <= 0; }
 };
 
-/// A plan ready to be simulated on a cluster.
-struct ClusterPlan : ClusterMemory {
+/// Prices and memory of a plan on a cluster.
+struct ClusterPrices : ClusterMemory {
   Plan plan;  // complete but for profile and predictions
-  Schedule schedule;
-  Program program;
   StageCosts costs;
   Table<ReplicaId, StageBytes> bytes;
   Table<DeviceId, Bytes> capacity;  // of the devices
+};
+
+/// A plan ready to be simulated on a cluster.
+struct ClusterPlan : ClusterPrices {
+  Schedule schedule;
+  Program program;
 };
 
 /// Bytes of layer ranges as analytic_stage_bytes() gives them.
@@ -48,6 +54,21 @@ std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                             const AnalyticAssumptions& assumptions,
                             StageCut cut = StageCut::balanced);
+
+/// The plan's schedule, after the plan got its stages; where it orders its ops by costs, by these.
+LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
+                                    const AnalyticAssumptions& assumptions,
+                                    StageCut cut = StageCut::balanced);
+
+/// plan_on_cluster() of a schedule that is there, the plan's; empty: it does not fit. REQUIRES: it
+/// is not ordered by costs, or the cut is given; slices have their lengths.
+std::optional<ClusterPrices> prices_if_it_fits(Plan plan, const LoweredSchedule& lowered,
+                                               const ClusterLayout& layout,
+                                               const AnalyticAssumptions& assumptions,
+                                               StageCut cut = StageCut::balanced);
+
+/// Mean seconds of a batch of an endless run.
+double period_s(const LoweredSchedule& lowered, const StageCosts& costs, bool blocking_transfers);
 
 /// That of plan_on_cluster(), without its prices.
 ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,

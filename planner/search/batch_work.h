@@ -21,6 +21,8 @@ class BatchWork {
 
   /// Time that `replica` computes in one batch when it holds a range with these times.
   Duration of(ReplicaId replica, const StageTimes& times) const;
+  /// Whether both compute the same for equal times.
+  bool alike(ReplicaId a, ReplicaId b) const { return counts_[a] == counts_[b]; }
   /// The same of all stages of a device, for a cut into ranges of each stage.
   Duration of(DeviceId device, const std::vector<LayerRange>& cut, const LayerTimes& times) const;
   std::size_t stages() const { return counts_.size(); }

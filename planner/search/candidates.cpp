@@ -20,9 +20,9 @@ namespace {
 /// Stashed and latest weights are of another age on each stage, several copies of the model are not
 /// planned, a cap is to be chosen, what is evicted pays where links are faster than they often are,
 /// and without times of slices sequences stay whole: for those who ask.
-bool only_when_asked(const ScheduleTraits& row, const Profile& profile) {
+bool only_when_asked(const ScheduleTraits& row, bool slices_are_priced) {
   return row.weights == WeightSemantics::stashed || row.weights == WeightSemantics::latest ||
-         row.replicas_per_stage > 1 || (!row.whole.empty() && profile.slices.empty()) ||
+         row.replicas_per_stage > 1 || (!row.whole.empty() && !slices_are_priced) ||
          option_of(row, &ScheduleRequest::activation_caps) != nullptr || row.evicts;
 }
 
@@ -63,32 +63,6 @@ std::vector<Slicing> slicings(const PlanRequest& request, const Shape& shape) {
   if (all.front().count == 1) all.erase(all.begin());
   if (all.empty()) all.emplace_back();
   return all;
-}
-
-/// The schedules asked for, in the order of the registry.
-std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
-                                           std::vector<Rejected>& rejected) {
-  std::set<const ScheduleTraits*> asked;
-  for (const std::string& name : request.schedules) asked.insert(&find_schedule(name));
-  std::vector<const ScheduleTraits*> rows;
-  for (const ScheduleTraits& row : schedules()) {
-    if (!asked.empty() && !asked.contains(&row)) continue;
-    if (asked.empty() && only_when_asked(row, request.profile)) continue;
-    if (row.replicas_per_stage > 1) {
-      rejected.push_back({RejectCause::copies, std::string(row.name),
-                          "a pipeline holds several copies of the model: it can be simulated and "
-                          "trained by a plan written by hand, not planned"});
-    } else if (request.vanilla_only && row.weights != WeightSemantics::vanilla) {
-      rejected.push_back({RejectCause::semantics, std::string(row.name),
-                          fmt::format("its weights are {}, and only vanilla ones were asked for",
-                                      name(row.weights))});
-    } else if (auto reason = reason_against(request.optimizer.correction, row.weights, row.name)) {
-      rejected.push_back({RejectCause::schedule, std::string(row.name), std::move(*reason)});
-    } else {
-      rows.push_back(&row);
-    }
-  }
-  return rows;
 }
 
 /// The microbatch sizes that serve the request, ascending.
@@ -265,10 +239,40 @@ std::string_view name(RejectCause cause) {
   return kNames[static_cast<std::size_t>(cause)];
 }
 
+std::vector<const ScheduleTraits*> chosen_schedules(const ScheduleChoice& choice,
+                                                    std::vector<Rejected>& rejected) {
+  std::set<const ScheduleTraits*> asked;
+  for (const std::string& name : choice.names) asked.insert(&find_schedule(name));
+  std::vector<const ScheduleTraits*> rows;
+  for (const ScheduleTraits& row : schedules()) {
+    if (!asked.empty() && !asked.contains(&row)) continue;
+    if (asked.empty() && only_when_asked(row, choice.slices_are_priced)) continue;
+    if (row.replicas_per_stage > 1) {
+      rejected.push_back({RejectCause::copies, std::string(row.name),
+                          "a pipeline holds several copies of the model: it can be simulated and "
+                          "trained by a plan written by hand, not planned"});
+    } else if (choice.vanilla_only && row.weights != WeightSemantics::vanilla) {
+      rejected.push_back({RejectCause::semantics, std::string(row.name),
+                          fmt::format("its weights are {}, and only vanilla ones were asked for",
+                                      name(row.weights))});
+    } else if (auto reason = reason_against(choice.correction, row.weights, row.name)) {
+      rejected.push_back({RejectCause::schedule, std::string(row.name), std::move(*reason)});
+    } else {
+      rows.push_back(&row);
+    }
+  }
+  return rows;
+}
+
 SearchSpace search_space(const PlanRequest& request) {
   if (request.user_schedule != nullptr) return own_space(request);
   SearchSpace space;
-  const std::vector<const ScheduleTraits*> rows = allowed(request, space.rejected);
+  const std::vector<const ScheduleTraits*> rows =
+      chosen_schedules({.names = request.schedules,
+                        .vanilla_only = request.vanilla_only,
+                        .correction = request.optimizer.correction,
+                        .slices_are_priced = !request.profile.slices.empty()},
+                       space.rejected);
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   const std::uint16_t most = deepest(request, space.rejected);
   const auto add = [&](Shape shape) {

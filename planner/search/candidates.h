@@ -108,6 +108,20 @@ struct SearchSpace {
 /// a number of devices beyond the limits above.
 SearchSpace search_space(const PlanRequest& request);
 
+/// Which schedules are looked at.
+struct ScheduleChoice {
+  std::vector<std::string> names = {};  // or aliases; empty: all that can be trained and whose
+                                        // weights are of one age on all stages
+  bool vanilla_only = false;
+  DelayCorrection correction = DelayCorrection::none;
+  bool slices_are_priced = false;  // else, unasked, sequences stay whole
+};
+
+/// These, in the order of the registry; why others are not is added to `rejected`. Throws
+/// UsageError for a name that no schedule has.
+std::vector<const ScheduleTraits*> chosen_schedules(const ScheduleChoice& choice,
+                                                    std::vector<Rejected>& rejected);
+
 /// The plan of a shape, without stages and predictions.
 Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_in_flight);
 

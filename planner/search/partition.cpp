@@ -1,6 +1,7 @@
 #include "planner/search/partition.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/base/check.h"
@@ -21,11 +22,96 @@ void merge(const Costs& rest, std::int64_t cost, Costs& merged) {
   merged.insert(merged.end(), place, rest.end());
 }
 
+/// Where each stage may start in cuts whose costliest stage costs at most `most`.
+struct StartWindows {
+  std::int64_t most = 0;
+  std::vector<std::int32_t> earliest, latest;  // of each stage, and where the last one ends
+};
+
+/// If stages might be empty, each had best be as long as it can be: what it leaves over never helps
+/// those behind it. So no stage starts later than there, or, from the back, earlier; and no less is
+/// enough than what is enough so.
+class Windows {
+ public:
+  explicit Windows(const PartitionProblem& problem) : problem_(problem) {}
+
+  /// Empty: there is no cut.
+  std::optional<StartWindows> find() const {
+    constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+    std::vector<std::int32_t> latest = forwards(kAny);
+    if (latest.back() != problem_.layers) return std::nullopt;
+    std::int64_t low = -1, high = costliest(latest);
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      latest = forwards(middle);
+      if (latest.back() == problem_.layers)
+        high = std::min(middle, costliest(latest));
+      else
+        low = middle;
+    }
+    // Where stages that may not be empty cost more, it is not known how much.
+    const bool enough = filled(high);
+    return of(enough ? high : kAny);
+  }
+
+ private:
+  bool takes(LayerRange range, std::int32_t stage, std::int64_t most) const {
+    const auto at = static_cast<std::size_t>(stage);
+    return (!problem_.fits || problem_.fits(range, at)) && problem_.cost(range, at) <= most;
+  }
+
+  std::int64_t costliest(const std::vector<std::int32_t>& starts) const {
+    std::int64_t most = 0;
+    for (std::size_t stage = 0; stage + 1 < starts.size(); ++stage) {
+      if (starts[stage] < starts[stage + 1])
+        most = std::max(most, problem_.cost({starts[stage], starts[stage + 1]}, stage));
+    }
+    return most;
+  }
+
+  /// Where stages start if each is as long as `most` allows, and leaves as many layers as `kept`
+  /// for each stage behind it. Ends before the last layer if that is not enough.
+  std::vector<std::int32_t> forwards(std::int64_t most, std::int32_t kept = 0) const {
+    std::vector<std::int32_t> starts{0};
+    for (std::int32_t stage = 0; stage < problem_.depth; ++stage) {
+      const std::int32_t first = starts.back(),
+                         last = problem_.layers - kept * (problem_.depth - 1 - stage);
+      std::int32_t end = first;
+      while (end < last && takes({first, end + 1}, stage, most)) ++end;
+      starts.push_back(end);
+    }
+    return starts;
+  }
+
+  bool filled(std::int64_t most) const {
+    const std::vector<std::int32_t> starts = forwards(most, 1);
+    return starts.back() == problem_.layers && std::ranges::adjacent_find(starts) == starts.end();
+  }
+
+  StartWindows of(std::int64_t most) const {
+    StartWindows windows{most, {problem_.layers}, forwards(most)};
+    for (std::int32_t stage = problem_.depth; stage-- > 0;) {
+      const std::int32_t last = windows.earliest.front();
+      std::int32_t first = last;
+      while (first > 0 && takes({first - 1, last}, stage, most)) --first;
+      windows.earliest.insert(windows.earliest.begin(), first);
+    }
+    for (std::int32_t stage = 0; stage <= problem_.depth; ++stage) {
+      const auto at = static_cast<std::size_t>(stage);
+      windows.earliest[at] = std::max(windows.earliest[at], stage);
+      windows.latest[at] = std::min(windows.latest[at], problem_.layers - (problem_.depth - stage));
+    }
+    return windows;
+  }
+
+  const PartitionProblem& problem_;
+};
+
 /// The best cuts of the layers from some layer on into the stages from some stage on.
 class SuffixCuts {
  public:
-  explicit SuffixCuts(const PartitionProblem& problem)
-      : problem_(problem), layers_(static_cast<std::size_t>(problem.layers)) {
+  SuffixCuts(const PartitionProblem& problem, const StartWindows& windows)
+      : problem_(problem), windows_(windows), layers_(static_cast<std::size_t>(problem.layers)) {
     best_.resize(layers_ + 1);
     best_[layers_] = Costs{};
   }
@@ -34,9 +120,10 @@ class SuffixCuts {
   void prepend(std::size_t stage) {
     std::vector<std::int32_t> ends(layers_ + 1, 0);
     std::vector<std::optional<Costs>> best(layers_ + 1);
-    const auto behind = static_cast<std::size_t>(problem_.depth) - 1 - stage;
-    for (std::size_t first = stage; first + behind < layers_; ++first)
-      ends[first] = extend(stage, static_cast<std::int32_t>(first), best[first]);
+    for (std::int32_t first = windows_.earliest[stage]; first <= windows_.latest[stage]; ++first) {
+      const auto at = static_cast<std::size_t>(first);
+      ends[at] = extend(stage, first, best[at]);
+    }
     best_ = std::move(best);
     ends_.push_back(std::move(ends));
   }
@@ -55,16 +142,16 @@ class SuffixCuts {
  private:
   /// The best end of a stage that starts at `first`.
   std::int32_t extend(std::size_t stage, std::int32_t first, std::optional<Costs>& best) {
-    const bool last = stage + 1 == static_cast<std::size_t>(problem_.depth);
     std::int32_t best_end = 0;
-    for (std::int32_t end = last ? problem_.layers : first + 1; end <= problem_.layers; ++end) {
+    for (std::int32_t end = std::max(first + 1, windows_.earliest[stage + 1]);
+         end <= windows_.latest[stage + 1]; ++end) {
       const LayerRange range{first, end};
       if (problem_.fits && !problem_.fits(range, stage)) break;
       const std::optional<Costs>& rest = best_[static_cast<std::size_t>(end)];
       if (!rest) continue;
       const std::int64_t cost = problem_.cost(range, stage);
       TANDEM_CHECK(cost >= 0, cost, first, end);
-      if (best && cost > best->front()) break;
+      if (cost > windows_.most || (best && cost > best->front())) break;
       if (best && !rest->empty() && rest->front() > best->front()) continue;
       merge(*rest, cost, merged_);
       if (best && merged_ >= *best) continue;
@@ -75,6 +162,7 @@ class SuffixCuts {
   }
 
   const PartitionProblem& problem_;
+  const StartWindows& windows_;
   const std::size_t layers_;
   std::vector<std::optional<Costs>> best_;  // by first layer
   std::vector<std::vector<std::int32_t>>
@@ -87,7 +175,9 @@ class SuffixCuts {
 std::optional<std::vector<LayerRange>> partition(const PartitionProblem& problem) {
   TANDEM_CHECK(problem.depth >= 1 && problem.layers >= 1, problem.depth, problem.layers);
   if (problem.depth > problem.layers) return std::nullopt;
-  SuffixCuts cuts(problem);
+  const std::optional<StartWindows> windows = Windows(problem).find();
+  if (!windows) return std::nullopt;
+  SuffixCuts cuts(problem, *windows);
   for (auto stage = static_cast<std::size_t>(problem.depth); stage-- > 0;) cuts.prepend(stage);
   return cuts.stages();
 }

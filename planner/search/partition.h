@@ -23,9 +23,9 @@ struct PartitionProblem {
 /// The cut whose costliest stage costs least; among those, the one whose second costliest costs
 /// least, and so on (leximax); among those, the one with the shorter first stage, then the shorter
 /// second. Empty: no cut fits, or there are more stages than layers.
-/// Dynamic programming from the last layer: at most depth · layers · w ranges are priced, w being
-/// the layers a stage can take before it is the costliest (at most `layers`), in constant time each
-/// but for ties, which take `depth`.
+/// The least cost is found by bisection; then each stage starts between where stages as long as it
+/// allows start from the front and from the back, and dynamic programming goes over these starts
+/// alone, from the last stage on.
 std::optional<std::vector<LayerRange>> partition(const PartitionProblem& problem);
 
 }  // namespace tandem

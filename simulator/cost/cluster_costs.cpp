@@ -92,6 +92,29 @@ static Duration forward_and_backward(const StageTimes& times) {
   return times.forward + times.backward;
 }
 
+LayerTimes layers_alone(const Plan& plan, const ClusterLayout& layout,
+                        const AnalyticAssumptions& assumptions, DeviceId first, SequencePart part) {
+  const Cluster& cluster = layout.cluster();
+  std::vector<DeviceId> group;
+  for (std::size_t member = 0; member < static_cast<std::size_t>(assumptions.tensor); ++member)
+    group.push_back(id_at<DeviceId>(index(first) + member));
+  Duration sum{};
+  if (group.size() > 1) {
+    const Bytes boundary =
+        boundary_bytes(plan.model, part, plan.microbatch_size, bytes_of(assumptions.format));
+    sum = all_reduce(layout.sum_ways({group}), {boundary}, layout.first_device(), assumptions)
+              .front();
+  }
+  const LayerRange all{0, static_cast<std::int32_t>(layers_of(plan.model).size())};
+  std::optional<LayerTimes> fastest;
+  for (const DeviceId device : group) {
+    LayerTimes times = layer_times(plan, cluster[device], assumptions, sum, part);
+    if (!fastest || forward_and_backward(times.of(all)) < forward_and_backward(fastest->of(all)))
+      fastest = std::move(times);
+  }
+  return std::move(*fastest);
+}
+
 const LayerTimes& ClusterLayers::slowest(DeviceId device, LayerRange range) const {
   return kinds_[*std::ranges::max_element(of_device_[device], {}, [&](std::size_t kind) {
     return forward_and_backward(kinds_[kind].of(range));

@@ -37,6 +37,8 @@ class ClusterLayers {
   StageTimes of(DeviceId device, LayerRange range) const {
     return slowest(device, range).of(range);
   }
+  /// Whether the same devices stand for both, by what they take.
+  bool alike(DeviceId a, DeviceId b) const { return of_device_[a] == of_device_[b]; }
   /// To sum a boundary's values over those that share its layers.
   Duration tensor_sum(DeviceId device) const { return tensor_sums_[index(device)]; }
 
@@ -45,5 +47,11 @@ class ClusterLayers {
   std::vector<LayerTimes> kinds_;
   Table<DeviceId, std::vector<std::size_t>> of_device_;  // into kinds_
 };
+
+/// Layer times of the group of devices that share layers and begin with the cluster's `first`, if
+/// no other group were at work: on the fastest of its devices.
+LayerTimes layers_alone(const Plan& plan, const ClusterLayout& layout,
+                        const AnalyticAssumptions& assumptions, DeviceId first,
+                        SequencePart part = {});
 
 }  // namespace tandem

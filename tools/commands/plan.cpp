@@ -33,6 +33,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/split.h"
 #include "tools/commands/command.h"
+#include "tools/commands/plan_on_cluster.h"
 #include "tools/options/given_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/print/words.h"
@@ -351,9 +352,11 @@ Json config_of(const Options& options, const PlanRequest& request) {
 
 Options options_of_plan() {
   Options options(
-      "plan", "--profile FILE --devices P --global-batch N [options]",
-      "Tries every schedule, depth, microbatch size and recomputation by a profile, cuts the model "
-      "into stages, drops what does not fit, simulates the rest, and says what is best and why.");
+      "plan", "--profile FILE --devices P | --model M --cluster C, --global-batch N [options]",
+      "Tries every schedule, depth, microbatch size and recomputation by a profile, or on a "
+      "cluster "
+      "with nothing measured, cuts the model into stages, drops what does not fit, simulates the "
+      "rest, and says what is best and why.");
   options.input("model", "FILE", "the model (default: the one that the profile measured)")
       .input("profile", "FILE", "measured costs (tandem profile)")
       .value("devices", "P", "devices at most")
@@ -369,12 +372,13 @@ Options options_of_plan() {
       .output("output", "FILE", "write the best plan");
   for (const char* flag : {"delay-correction", "semantics", "reserve", "storage", "clip"})
     declare(options, flag);
-  for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
+  add_cluster_plan_options(options);
   return options;
 }
 
 int run_plan(const Options& options) {
   keep_freed_memory();
+  if (options.has("cluster")) return run_plan_on_cluster(options);
   const PlanRequest request = request_of(options);
   const std::string output = options.text("output");
   if (!output.empty()) check_can_write(output);

@@ -1,0 +1,362 @@
+#include "planner/cluster/cluster_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/progress.h"
+#include "core/schedule/options.h"
+#include "planner/cluster/step_bound.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kIdeal = 1.0 - 1e-5;  // of a period: so near to its bound nothing is to be gained
+constexpr std::size_t kMostKept = 1 << 20;  // ops of schedules
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+auto rank(const ClusterCandidate& candidate) {
+  const ScheduleRequest& request = candidate.plan.request;
+  return std::tuple(candidate.period_s, candidate.devices, candidate.peak_bytes, request.chunks,
+                    request.recompute, -candidate.plan.microbatch_size,
+                    candidate.request.assumptions.sharded_optimizer, request.extra_in_flight);
+}
+
+bool better(const ClusterCandidate& a, const ClusterCandidate& b) { return rank(a) < rank(b); }
+
+/// 0, 1, 2, 4 … up to twice the links: more in flight gains nothing.
+std::vector<std::int32_t> extras_of(const ClusterShape& shape) {
+  std::vector<std::int32_t> extras{0};
+  if (option_of(*shape.schedule, &ScheduleRequest::extra_in_flight) == nullptr) return extras;
+  for (std::int32_t extra = 1; extra <= 2 * (shape.frame.depth - 1); extra *= 2)
+    extras.push_back(extra);
+  return extras;
+}
+
+class ClusterSearch {
+ public:
+  ClusterSearch(const ClusterQuestion& question, const std::function<bool()>& stop)
+      : question_(question),
+        stop_(stop),
+        ways_(std::make_shared<ClusterWays>(*question.base.cluster)),
+        space_(question),
+        bounds_(question, ways_) {
+    for (const ScheduleTraits* row : space_.schedules()) outcomes_[row].schedule = row;
+    const Cluster& cluster = *question.base.cluster;
+    for (std::size_t device = 0; device < cluster.size(); ++device) {
+      const Bytes memory = cluster[id_at<DeviceId>(device)].memory_bytes;
+      equal_memory_ = equal_memory_ && memory == cluster[DeviceId{}].memory_bytes;
+      most_memory_ = std::max(most_memory_, question.base.assumptions.reserve.usable(memory));
+    }
+  }
+
+  ClusterAnswer run() {
+    answer_.rejected = space_.rejected();
+    answer_.frames = space_.frames().size();
+    open_frames();
+    const Activity progress("searching plans");
+    while (!open_.empty() && open_.top().bound < best_s()) {
+      if (stop_ && stop_()) {
+        answer_.interrupted = true;
+        break;
+      }
+      progress.say([this] { return words(); });
+      const Open next = open_.top();
+      open_.pop();
+      if (next.shape)
+        evaluate(*next.shape, next.bound);
+      else
+        expand(space_.frames()[next.frame], next.bound);
+      progress.step();
+    }
+    finish();
+    return std::move(answer_);
+  }
+
+ private:
+  /// A frame whose schedules are not looked at yet, or a shape.
+  struct Open {
+    double bound = 0.0;
+    std::size_t order = 0;  // of two alike the first
+    std::size_t frame = 0;
+    std::optional<ClusterShape> shape = {};
+    friend bool operator<(const Open& a, const Open& b) {
+      return std::tuple(a.bound, a.order) > std::tuple(b.bound, b.order);  // the least on top
+    }
+  };
+
+  double best_s() const {
+    return answer_.ranked.empty() ? kNever : answer_.ranked.front().period_s;
+  }
+
+  std::string words() const {
+    return fmt::format(
+        "searching plans: {} simulated, the best {}", answer_.simulated,
+        answer_.ranked.empty() ? "does not fit yet" : fmt::format("takes {:.4g} s", best_s()));
+  }
+
+  void open_frames() {
+    std::map<std::int32_t, std::string> unpriced;  // tensor degrees
+    for (std::size_t frame = 0; frame < space_.frames().size(); ++frame) {
+      const ClusterFrame& of = space_.frames()[frame];
+      if (unpriced.contains(of.tensor)) continue;
+      try {
+        open_.push({bounds_.of(of), order_++, frame});
+      } catch (const InputError& error) {
+        unpriced[of.tensor] = error.what();
+        answer_.rejected.push_back(
+            {RejectCause::not_measured, fmt::format("tensor degree {}", of.tensor), error.what()});
+      }
+    }
+  }
+
+  /// Whether the least that all devices of a pipeline need together is more than they have:
+  /// weights, gradients and the optimizer once, and the activations of a microbatch, which all
+  /// devices hold when it has come to the last.
+  bool surely_too_large(const ClusterShape& shape) {
+    const ClusterFrame& frame = shape.frame;
+    const auto [place, unknown] =
+        whole_.try_emplace({frame.tensor, frame.microbatch_size, frame.slices, frame.recompute,
+                            frame.sharded_optimizer ? frame.width : 1});
+    const Plan plan = plan_of(question_, shape);
+    const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
+    if (unknown) {
+      try {
+        place->second = analytic_stage_bytes(
+            plan.model, {0, static_cast<std::int32_t>(layers_of(plan.model).size())},
+            plan.microbatch_size, plan.optimizer, plan.request.recompute, assumptions,
+            optimizer_shards(plan, assumptions), sequence_parts(plan.request.slices, plan.model));
+      } catch (const InputError&) {
+        place->second = {};  // more than is counted at once; nothing is known of parts
+      }
+    }
+    const StageBytes& all = place->second;
+    const auto inner = static_cast<double>(stage_count(plan)) *
+                       static_cast<double>(all[SlotKind::input]) * frame.slices;
+    const double activations = std::max(0.0, all.framework.all - inner);
+    const double needed =
+        static_cast<double>(all[SlotKind::weights] + all[SlotKind::gradients] + all.optimizer) +
+        activations;
+    return needed > static_cast<double>(most_memory_) * frame.depth;
+  }
+
+  void expand(const ClusterFrame& frame, double bound) {
+    std::vector<Rejected> refused;
+    for (const ClusterShape& shape : space_.shapes(frame, refused))
+      open_.push(
+          {std::max(bound, bounds_.of(shape, StepBound::Cut::balanced)), order_++, 0, shape});
+    answer_.rejected.insert(answer_.rejected.end(), refused.begin(), refused.end());
+  }
+
+  void evaluate(const ClusterShape& shape, double bound) {
+    ++answer_.shapes;
+    ScheduleOutcome& outcome = outcomes_[shape.schedule];
+    if (surely_too_large(shape) || sharded_is_too_large(shape)) {
+      ++outcome.too_large;
+      return;
+    }
+    std::optional<ClusterCandidate> best;
+    bool fits = true;  // that depends on the order where devices have unequal memory
+    for (const DeviceOrder order : orders(shape)) {
+      if (!fits && equal_memory_) break;
+      for (const std::int32_t extra : extras_of(shape)) {
+        std::optional<ClusterCandidate> one = attempt(shape, order, extra);
+        fits = one.has_value();
+        if (!fits) break;  // more in flight needs no less
+        const bool ideal = one->period_s * kIdeal <= bound;
+        if (!best || better(*one, *best)) best = std::move(one);
+        if (ideal) break;
+      }
+    }
+    if (!best) {
+      if (shape.frame.sharded_optimizer) too_large_.insert(unsharded(shape));
+      return;
+    }
+    might_be_faster(bounds_.of(shape, StepBound::Cut::any), shape);
+    if (!outcome.best || better(*best, *outcome.best)) outcome.best = best;
+    auto& ranked = answer_.ranked;
+    ranked.insert(std::upper_bound(ranked.begin(), ranked.end(), *best, better), std::move(*best));
+  }
+
+  /// A shape but for the sharding of the optimizer.
+  using Unsharded = std::tuple<const ScheduleTraits*, std::uint16_t, std::int32_t, std::uint16_t,
+                               std::uint16_t, std::int32_t, std::int32_t, Recompute>;
+  static Unsharded unsharded(const ClusterShape& shape) {
+    const ClusterFrame& frame = shape.frame;
+    return {shape.schedule, shape.chunks, frame.tensor,          frame.depth,
+            frame.width,    frame.slices, frame.microbatch_size, frame.recompute};
+  }
+  bool sharded_is_too_large(const ClusterShape& shape) const {
+    return !shape.frame.sharded_optimizer && too_large_.contains(unsharded(shape));
+  }
+
+  void might_be_faster(double any_cut_s, const ClusterShape& shape) {
+    if (answer_.any_cut_s > 0.0 && any_cut_s >= answer_.any_cut_s) return;
+    answer_.any_cut_s = any_cut_s;
+    answer_.any_cut_of = describe(shape);
+  }
+
+  std::vector<DeviceOrder> orders(const ClusterShape& shape) const {
+    if (question_.order) return {*question_.order};
+    if (shape.frame.width == 1 || shape.frame.depth == 1) return {DeviceOrder::replicas_first};
+    return {DeviceOrder::replicas_first, DeviceOrder::stages_first};
+  }
+
+  const ClusterLayout& layout(const ClusterFrame& frame, DeviceOrder order) {
+    const auto [place, unknown] =
+        layouts_.try_emplace({frame.tensor, frame.width, frame.depth, order});
+    if (unknown) {
+      place->second = std::make_unique<ClusterLayout>(ways_, frame.width, frame.depth, order,
+                                                      static_cast<std::size_t>(frame.tensor));
+    }
+    return *place->second;
+  }
+
+  /// Of the plan's schedule; one that is known, where only prices differ.
+  const LoweredSchedule& lowered(const ClusterShape& shape, const Plan& plan) {
+    const ClusterFrame& frame = shape.frame;
+    const LoweredKey key(shape.schedule, frame.depth, frame.width, shape.chunks, frame.slices,
+                         frame.microbatches, plan.request.extra_in_flight,
+                         frame.recompute == Recompute::stage);
+    auto known = lowered_.find(key);
+    if (known == lowered_.end()) {
+      if (kept_ > kMostKept) {
+        lowered_.clear();
+        kept_ = 0;
+      }
+      known = lowered_.try_emplace(key, make_schedule(plan)).first;
+      for (const std::vector<Op>& of : known->second.schedule().order) kept_ += of.size();
+    }
+    return known->second;
+  }
+
+  /// Empty: it does not fit, or can't be.
+  std::optional<ClusterCandidate> attempt(const ClusterShape& shape, DeviceOrder order,
+                                          std::int32_t extra) {
+    ScheduleOutcome& outcome = outcomes_[shape.schedule];
+    Plan plan = plan_of(question_, shape);
+    plan.request.extra_in_flight = extra;
+    const AnalyticAssumptions assumptions = assumptions_of(question_, shape.frame);
+    const ClusterLayout& on = layout(shape.frame, order);
+    try {
+      const bool by_costs = shape.schedule->orders_by_costs;
+      std::optional<LoweredSchedule> own;
+      if (by_costs) own = schedule_on_cluster(plan, on, assumptions);
+      const LoweredSchedule& of = own ? *own : lowered(shape, plan);
+      auto prices = prices_if_it_fits(plan, of, on, assumptions,
+                                      by_costs ? StageCut::given : StageCut::balanced);
+      if (!prices) {
+        ++outcome.too_large;
+        return std::nullopt;
+      }
+      const double seconds = period_s(of, prices->costs, question_.base.blocking_transfers);
+      return candidate(shape, std::move(*prices), seconds, order);
+    } catch (const InputError& error) {
+      answer_.rejected.push_back({RejectCause::schedule, describe(shape), error.what()});
+      ++outcome.refused;
+      return std::nullopt;
+    }
+  }
+
+  ClusterCandidate candidate(const ClusterShape& shape, ClusterPrices made, double seconds,
+                             DeviceOrder order) {
+    ClusterCandidate one;
+    one.period_s = seconds;
+    ++answer_.simulated;
+    ++outcomes_[shape.schedule].simulated;
+    one.weights = shape.schedule->weights;
+    one.devices = static_cast<std::size_t>(shape.frame.groups() * shape.frame.tensor);
+    one.least_room = std::numeric_limits<Bytes>::max();
+    Prediction predicted{
+        .period_s = one.period_s,
+        .samples_per_s = static_cast<double>(question_.global_batch) / one.period_s,
+        .peak_bytes = {}};
+    for (const DeviceId device : ids(made.memory)) {
+      const Bytes bytes = made.memory[device].total();
+      one.peak_bytes = std::max(one.peak_bytes, bytes);
+      one.least_room = std::min(one.least_room, made.usable[device] - bytes);
+      predicted.peak_bytes.push_back(bytes);
+    }
+    one.plan = std::move(made.plan);
+    one.plan.predicted = std::move(predicted);
+    one.request = question_.base;
+    one.request.plan = plan_of(question_, shape);
+    one.request.plan.request.extra_in_flight = one.plan.request.extra_in_flight;
+    one.request.assumptions = assumptions_of(question_, shape.frame);
+    one.request.order = order;
+    one.request.depth = shape.frame.depth;
+    one.request.width = shape.frame.width;
+    one.request.microbatches = std::nullopt;
+    one.request.global_batch = question_.global_batch;
+    return one;
+  }
+
+  /// What is open is no faster than its bound; what fits may be faster in another cut.
+  void finish() {
+    answer_.bound_s = std::min(best_s(), open_.empty() ? kNever : open_.top().bound);
+    std::map<const ScheduleTraits*, double> still_open;
+    double frames = kNever;
+    for (; !open_.empty(); open_.pop()) {
+      const Open& one = open_.top();
+      if (one.shape) {
+        still_open.try_emplace(one.shape->schedule, one.bound);  // the least comes first
+        might_be_faster(bounds_.of(*one.shape, StepBound::Cut::any), *one.shape);
+      } else {
+        frames = std::min(frames, one.bound);
+      }
+    }
+    if (frames < answer_.any_cut_s || answer_.any_cut_s == 0.0) {
+      answer_.any_cut_s = std::min(frames, best_s());
+      answer_.any_cut_of.clear();
+    }
+    for (auto& [row, outcome] : outcomes_) {
+      const auto own = still_open.find(row);
+      const double open = std::min(frames, own == still_open.end() ? kNever : own->second);
+      outcome.bound_s = open == kNever ? 0.0 : open;
+    }
+    for (const ScheduleTraits* row : space_.schedules())
+      answer_.schedules.push_back(std::move(outcomes_.at(row)));
+  }
+
+  const ClusterQuestion& question_;
+  const std::function<bool()>& stop_;
+  const std::shared_ptr<ClusterWays> ways_;
+  const ClusterSpace space_;
+  StepBound bounds_;
+  std::priority_queue<Open> open_;
+  std::size_t order_ = 0;
+  std::map<std::tuple<std::int32_t, std::uint16_t, std::uint16_t, DeviceOrder>,
+           std::unique_ptr<ClusterLayout>>
+      layouts_;
+  using LoweredKey = std::tuple<const ScheduleTraits*, std::uint16_t, std::uint16_t, std::uint16_t,
+                                std::int32_t, std::int32_t, std::int32_t, bool>;
+  std::map<LoweredKey, LoweredSchedule> lowered_;
+  std::size_t kept_ = 0;  // ops of these
+  /// Bytes of all layers, by tensor degree, microbatch size, slices, recomputation and shards.
+  std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t, Recompute, std::int32_t>,
+           StageBytes>
+      whole_;
+  Bytes most_memory_ = 0;     // that a plan may fill of any device
+  bool equal_memory_ = true;  // all devices have as much
+  std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;
+  std::set<Unsharded> too_large_;  // even with a sharded optimizer
+  ClusterAnswer answer_;
+};
+
+}  // namespace
+
+ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
+                                 const std::function<bool()>& stop) {
+  return ClusterSearch(question, stop).run();
+}
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+#pragma once
+// find_cluster_plans(): the fastest plan of a model on a cluster, and how much faster any could be.
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/cluster/cluster_space.h"
+
+namespace tandem {
+
+/// A plan that fits, as it was simulated.
+struct ClusterCandidate {
+  /// Asks set_up_on_cluster() for this plan, and nothing else.
+  ClusterRequest request;
+  Plan plan;  // with its stages and predictions; without a profile
+  WeightSemantics weights = WeightSemantics::vanilla;
+  double period_s = 0.0;
+  Bytes peak_bytes = 0;  // of the fullest device
+  Bytes least_room = 0;  // that a device has left, beside its reserve
+  std::size_t devices = 0;
+};
+
+/// What became of a schedule.
+struct ScheduleOutcome {
+  const ScheduleTraits* schedule = nullptr;
+  std::optional<ClusterCandidate> best = {};  // of those simulated
+  std::size_t simulated = 0, too_large = 0, refused = 0;
+  double bound_s = 0.0;  // of its shapes that were not looked at none takes less; 0: all were
+};
+
+struct ClusterAnswer {
+  std::vector<ClusterCandidate> ranked;  // best first: of each shape its best; empty: none fits
+  std::vector<ScheduleOutcome> schedules;
+  std::vector<Rejected> rejected;
+  double bound_s = 0.0;  // no plan of the space takes less
+  /// No plan takes less if its layers may be cut into stages in any way; and which might not.
+  double any_cut_s = 0.0;
+  std::string any_cut_of = {};
+  std::size_t frames = 0, shapes = 0, simulated = 0;  // in the space; looked at; programs
+  bool interrupted = false;                           // the best so far
+
+  double gap() const { return ranked.front().period_s / bound_s - 1.0; }
+};
+
+/// Shapes by ascending bound, each simulated exactly, until no bound is below the fastest found.
+/// Deterministic. Throws UsageError for names of no schedule, InputError where nothing in the space
+/// can be priced. `stop` ends it with the best so far; empty: nothing does.
+ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
+                                 const std::function<bool()>& stop = {});
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+#pragma once
+// What may be done with a model on a cluster: every way to lay it out, and why some are none.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/cluster/cluster_setup.h"
+#include "planner/search/candidates.h"
+
+namespace tandem {
+
+/// "What do I run?" Of what is empty all is searched.
+struct ClusterQuestion {
+  /// The model, its optimizer, the cluster and what is assumed of it. The schedule, the shape, the
+  /// microbatches, recomputation, the tensor degree and the sharding of the optimizer do not count.
+  ClusterRequest base;
+  std::int64_t global_batch = 1;  // samples of one update
+  std::vector<std::string> schedules = {};
+  bool vanilla_only = false;      // no delayed weights
+  std::int64_t most_devices = 0;  // 0: all that the cluster has
+  std::optional<std::int32_t> tensor = {}, microbatch_size = {};
+  std::optional<std::uint16_t> depth = {}, width = {}, chunks = {};
+  std::optional<Recompute> recompute = {};
+  std::optional<bool> sharded_optimizer = {};
+  std::optional<DeviceOrder> order = {};
+
+  std::int64_t devices() const;
+};
+
+/// All of a layout but the schedule: `width` pipelines of `depth` groups of `tensor` devices.
+struct ClusterFrame {
+  std::int32_t tensor = 1;
+  std::uint16_t width = 1, depth = 1;
+  std::int32_t slices = 1;  // equal ones, of each sequence
+  std::int32_t microbatch_size = 1, microbatches = 1;
+  Recompute recompute = {};
+  bool sharded_optimizer = false;  // over the width
+  std::int64_t groups() const { return std::int64_t{width} * depth; }
+};
+
+/// One layout and its schedule; `chunks` where the schedule asks how many.
+struct ClusterShape {
+  ClusterFrame frame;
+  const ScheduleTraits* schedule = nullptr;
+  std::uint16_t chunks = 1;
+};
+
+/// The space: tensor degrees that divide every node and can share the model's heads; depths and
+/// widths within the devices, widths that divide the batch; microbatches of up to 32 samples; no,
+/// selective and full recomputation; the optimizer's state sharded or not. For a name that
+/// schedules do not have throws UsageError.
+class ClusterSpace {
+ public:
+  explicit ClusterSpace(const ClusterQuestion& question);
+
+  const std::vector<ClusterFrame>& frames() const { return frames_; }
+  const std::vector<const ScheduleTraits*>& schedules() const { return schedules_; }
+  const std::vector<Rejected>& rejected() const { return rejected_; }
+
+  /// Schedules that may run in this frame: 2, 3, 4, 6 and 8 chunks where they have them. What they
+  /// refuse is added to `rejected`.
+  std::vector<ClusterShape> shapes(const ClusterFrame& frame,
+                                   std::vector<Rejected>& rejected) const;
+
+ private:
+  std::vector<std::int32_t> tensors() const;
+  void add_frames(std::int32_t tensor);
+  void add_batches(ClusterFrame frame);
+
+  const ClusterQuestion& question_;
+  std::vector<Rejected> rejected_;
+  std::vector<const ScheduleTraits*> schedules_;
+  std::vector<std::int32_t> slices_;
+  std::vector<Recompute> recomputes_;
+  std::vector<bool> shardings_{false, true};
+  std::vector<ClusterFrame> frames_;
+};
+
+/// The plan of a shape, without its stages.
+Plan plan_of(const ClusterQuestion& question, const ClusterShape& shape);
+
+/// What is assumed of its devices: groups of its tensor degree, whose members share the sequence,
+/// too, where it comes out even (Megatron's sequence parallelism).
+AnalyticAssumptions assumptions_of(const ClusterQuestion& question, const ClusterFrame& frame);
+
+/// "interleaved, tensor 8 x depth 16 x width 8, 4 chunks, microbatches 1 x 192, recompute full".
+std::string describe(const ClusterShape& shape);
+
+}  // namespace tandem

@@ -1,0 +1,254 @@
+#include "planner/cluster/step_bound.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/base/error.h"
+#include "simulator/cost/cluster_costs.h"
+#include "simulator/cost/layer_times.h"
+
+namespace tandem {
+
+namespace {
+
+/// Rounding of nanoseconds, many of which are added.
+constexpr double kJustBelow = 1.0 - 1e-6;
+
+std::int64_t shards(const ClusterFrame& frame) { return frame.sharded_optimizer ? frame.width : 1; }
+
+double between(const std::vector<double>& sums, std::size_t first, std::size_t last) {
+  return sums[last] - sums[first];
+}
+
+/// The least X for which layers can be cut into `stages` that each take at most X: by
+/// bisection, stages filled from the front. `takes` grows with a range and with what is before it.
+template <class Takes>
+double least_busiest(std::size_t layers, std::size_t stages, double most, Takes takes) {
+  const auto fits = [&](double limit) {
+    std::size_t first = 0;
+    for (std::size_t stage = 0; stage < stages && first < layers; ++stage) {
+      std::size_t end = first;
+      while (end < layers && takes(first, end + 1) <= limit) ++end;
+      if (end == first) return false;
+      first = end;
+    }
+    return first == layers;
+  };
+  double low = 0.0, high = most;
+  while (high - low > 1e-7 * high) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+/// The most `what` of layers in a row whose `limited` is at most `limit`.
+double most_within(const std::vector<double>& what, const std::vector<double>& limited,
+                   double limit) {
+  double most = 0.0;
+  for (std::size_t first = 0, end = 0; first + 1 < limited.size(); ++first) {
+    while (end + 1 < limited.size() && between(limited, first, end + 1) <= limit) ++end;
+    most = std::max(most, between(what, first, std::max(first, end)));
+  }
+  return most;
+}
+
+/// Passes through a model that takes `fastest`, a second, of who takes `own` for its layers: given
+/// whatever it does best, since others may do the rest.
+double most_speed(const std::vector<double>& fastest, const std::vector<double>& own) {
+  double best = 0.0;
+  for (std::size_t layer = 0; layer + 1 < own.size(); ++layer) {
+    const double takes = between(own, layer, layer + 1);
+    if (takes > 0.0) best = std::max(best, between(fastest, layer, layer + 1) / takes);
+  }
+  return best / std::max(fastest.back(), 1e-12);
+}
+
+}  // namespace
+
+StepBound::StepBound(const ClusterQuestion& question, std::shared_ptr<ClusterWays> ways)
+    : question_(question), ways_(std::move(ways)) {}
+
+const StepBound::Work& StepBound::work(const ClusterFrame& frame) {
+  const Key key(frame.tensor, frame.microbatch_size, frame.slices, frame.recompute);
+  const auto [place, unknown] = known_.try_emplace(key);
+  if (unknown) place->second = make_work(frame);
+  return place->second;
+}
+
+/// Adds those of a slice; of updates there is one, whatever the slices.
+void StepBound::add_layers(const LayerTimes& times, Work& work) {
+  StageTimes all;
+  const bool first = work.first_whole.empty();
+  if (first) work.first_whole = work.first_inputs = {0.0};
+  for (std::int32_t layer = 0; layer < times.layers(); ++layer) {
+    for (const StageTimes& one : times.each_of({layer, layer + 1})) {
+      for (const auto time : kOpTimes) all.*time += one.*time;
+    }
+    const auto end = static_cast<std::size_t>(layer) + 1;
+    work.whole[end] += to_seconds(all.forward + all.backward);
+    work.inputs[end] += to_seconds(all.forward + all.backward_input);
+    work.halves[end] += to_seconds(all.forward + all.backward_input + all.backward_weight);
+    work.updates[end] = to_seconds(all.update);
+    if (!first) continue;
+    work.first_whole.push_back(work.whole[end]);
+    work.first_inputs.push_back(work.inputs[end]);
+  }
+}
+
+StepBound::Work StepBound::make_work(const ClusterFrame& frame) const {
+  const Cluster& cluster = ways_->cluster();
+  const auto tensor = static_cast<std::size_t>(frame.tensor);
+  const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
+  Plan plan = question_.base.plan;
+  plan.microbatch_size = frame.microbatch_size;
+  plan.request.recompute = frame.recompute;
+  plan.request.slices.count = frame.slices;
+  std::vector<SequencePart> parts = sequence_parts(plan.request.slices, plan.model);
+  if (parts.empty()) parts.emplace_back();
+  const ClusterLayout layout(ways_, 1, 1, DeviceOrder::replicas_first, tensor);
+  const auto count = static_cast<std::int32_t>(layers_of(plan.model).size());
+  std::map<std::pair<std::size_t, const DeviceSpec*>, Work> kinds;
+  std::vector<const Work*> of_groups;
+  const std::int64_t groups = static_cast<std::int64_t>(cluster.size()) / frame.tensor;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const DeviceId first = id_at<DeviceId>(static_cast<std::size_t>(group) * tensor);
+    const auto [kind, unknown] = kinds.try_emplace({cluster.node_kind(first), &cluster[first]});
+    Work& alone = kind->second;
+    if (unknown) {
+      for (Sums* sums : {&alone.whole, &alone.halves, &alone.inputs, &alone.updates})
+        sums->assign(static_cast<std::size_t>(count) + 1, 0.0);
+      for (const SequencePart part : parts)
+        add_layers(layers_alone(plan, layout, assumptions, first, part), alone);
+    }
+    of_groups.push_back(&alone);
+  }
+  const Sums& fastest = (*std::ranges::min_element(of_groups, {}, [](const Work* of) {
+                          return of->whole.back();
+                        }))->whole;
+  std::map<const Work*, double> known;
+  std::vector<double> speeds;
+  for (const Work* of : of_groups) {
+    const auto [place, fresh] = known.try_emplace(of);
+    if (fresh) place->second = most_speed(fastest, of->whole);
+    speeds.push_back(place->second);
+  }
+  Work work;
+  if (kinds.size() == 1) work = std::move(kinds.begin()->second);
+  work.alike = kinds.size() == 1;
+  std::ranges::sort(speeds, std::greater<>());
+  work.rates.push_back(0.0);
+  for (const double speed : speeds) work.rates.push_back(work.rates.back() + speed);
+  return work;
+}
+
+double StepBound::of(const ClusterFrame& frame) {
+  const Work& done = work(frame);
+  const double passes = static_cast<double>(frame.width) * frame.microbatches;
+  double seconds = passes / done.rates[static_cast<std::size_t>(frame.groups())];
+  if (done.alike) seconds += done.updates.back() / static_cast<double>(shards(frame)) / frame.depth;
+  return seconds * kJustBelow;
+}
+
+const StepBound::Nature& StepBound::nature(const ScheduleTraits& row) {
+  const auto [place, unknown] = natures_.try_emplace(&row);
+  Nature& of = place->second;
+  if (!unknown) return of;
+  of.flushes = row.weights == WeightSemantics::vanilla && row.updates_together;
+  // A small one shows which backwards it has.
+  for (const std::int32_t microbatches : {4, 8, 2}) {
+    ScheduleRequest request{.devices = static_cast<std::uint16_t>(row.only_devices == 1 ? 1 : 2),
+                            .microbatches = microbatches};
+    if (row.replicas_per_device == 0) request.chunks = 2;
+    if (reason_against(row, request)) continue;
+    of.whole = of.halves = true;
+    for (const std::vector<Op>& order : make_schedule(row, request).order) {
+      for (const Op& op : order) {
+        const OpTraits& kind = traits(op.kind);
+        if (!kind.makes_input_gradient && !kind.makes_weight_gradient) continue;
+        const bool both = kind.makes_input_gradient && kind.makes_weight_gradient;
+        (both ? of.halves : of.whole) = false;
+      }
+    }
+    break;
+  }
+  return of;
+}
+
+double StepBound::busiest(const ClusterFrame& frame, std::size_t stages, bool halves) {
+  const Key key(frame.tensor, frame.microbatch_size, frame.slices, frame.recompute);
+  const auto [place, unknown] =
+      busiest_.try_emplace({key, stages, frame.microbatches, shards(frame), halves});
+  if (!unknown) return place->second;
+  const Work& done = work(frame);
+  const Sums& all = halves ? done.halves : done.whole;
+  return place->second = least_busiest(
+             all.size() - 1, stages, (frame.microbatches + 1.0) * all.back() + done.updates.back(),
+             [&](std::size_t first, std::size_t last) {
+               return frame.microbatches * between(all, first, last) +
+                      between(done.updates, first, last) / static_cast<double>(shards(frame));
+             });
+}
+
+double StepBound::one_stage_a_device(const ClusterFrame& frame, const Nature& of) {
+  const double computes = busiest(frame, frame.depth, of.halves);
+  if (!of.flushes || !of.whole || frame.slices > 1) return computes;
+  const Work& done = work(frame);
+  return std::max(computes, least_busiest(done.whole.size() - 1, frame.depth,
+                                          (frame.microbatches + 1.0) * done.whole.back(),
+                                          [&](std::size_t first, std::size_t last) {
+                                            return frame.microbatches *
+                                                       between(done.whole, first, last) +
+                                                   done.whole[first];
+                                          }));
+}
+
+double StepBound::waiting(const ClusterFrame& frame, const Nature& of, std::size_t stages,
+                          Cut cut) {
+  const Work& done = work(frame);
+  const Sums& passes = of.halves ? done.inputs : done.whole;
+  const Sums& first_slice = of.halves ? done.first_inputs : done.first_whole;
+  // What a stage takes at most.
+  double most = passes.back(), most_of_first = first_slice.back();
+  if (cut == Cut::balanced) {
+    const double limit = busiest(frame, stages, of.halves) / frame.microbatches * (1.0 + 1e-6);
+    const Sums& all = of.halves ? done.halves : done.whole;
+    most = most_within(passes, all, limit);
+    most_of_first = most_within(first_slice, all, limit);
+  }
+  // Stage d is the first of device d. It has a layer at least of each stage before; what the stages
+  // from it on can't take, too.
+  double before = 0.0, mean = 0.0;
+  for (std::size_t device = 0; device < frame.depth; ++device) {
+    before = std::max(first_slice[device],
+                      first_slice.back() - static_cast<double>(stages - device) * most_of_first);
+    mean += before / frame.depth;
+  }
+  const double all = frame.microbatches * passes.back();
+  const double others = static_cast<double>(stages - stages / frame.depth) * most;
+  const double last_device = all - frame.microbatches * others + before;
+  const double last_stage = std::max(between(passes, passes.size() - 2, passes.size() - 1),
+                                     passes.back() - static_cast<double>(stages - 1) * most);
+  return std::max({all / frame.depth + mean, last_device,
+                   first_slice.back() + (frame.microbatches - 1) * last_stage});
+}
+
+double StepBound::of(const ClusterShape& shape, Cut cut) {
+  const ClusterFrame& frame = shape.frame;
+  const double any = of(frame);
+  if (!work(frame).alike) return any;
+  const Nature& of_row = nature(*shape.schedule);
+  const std::uint16_t fixed = shape.schedule->replicas_per_device;
+  const std::size_t stages = std::size_t{frame.depth} * (fixed == 0 ? shape.chunks : fixed);
+  const Work& done = work(frame);
+  double bound = stages == frame.depth
+                     ? one_stage_a_device(frame, of_row)
+                     : (frame.microbatches * (of_row.halves ? done.halves : done.whole).back() +
+                        done.updates.back() / static_cast<double>(shards(frame))) /
+                           frame.depth;
+  if (of_row.flushes && (of_row.whole || of_row.halves))
+    bound = std::max(bound, waiting(frame, of_row, stages, cut));
+  return std::max(any, bound * kJustBelow);
+}
+
+}  // namespace tandem

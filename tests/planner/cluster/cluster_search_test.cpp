@@ -1,0 +1,215 @@
+// The fastest plan on a cluster is what simulating everything finds, and no bound is above a
+// simulation.
+
+#include "planner/cluster/cluster_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/model/catalog.h"
+#include "planner/cluster/step_bound.h"
+#include "simulator/simulate.h"
+
+namespace tandem {
+namespace {
+
+ModelSpec small_model(std::int32_t blocks, std::int32_t width) {
+  ModelSpec model = find_model("gpt2")->model;
+  model.name = "small";
+  model.blocks = blocks;
+  model.width = width;
+  model.heads = 8;
+  model.sequence = 256;
+  return model;
+}
+
+ClusterQuestion ask(const ModelSpec& model, ClusterSpec spec, std::int64_t batch, Bytes memory) {
+  for (DeviceSpec& device : spec.devices) device.memory_bytes = memory;
+  ClusterQuestion question;
+  question.base.plan.model = model;
+  question.base.cluster = std::make_shared<const Cluster>(spec);
+  question.base.assumptions.reserve = {};
+  question.global_batch = batch;
+  return question;
+}
+
+/// Half of its nodes have slower devices.
+ClusterSpec uneven_cluster() {
+  ClusterSpec spec = cluster_of_nodes("2xp3.16xlarge");
+  const std::size_t node = *spec.groups[spec.root].members.front().group;
+  spec.groups[spec.root].members.front().count = 1;
+  DeviceSpec slow = spec.devices.front();
+  slow.name = "slow";
+  for (double& flops : slow.flops_per_s) flops /= 2;
+  slow.typical = {};
+  spec.devices.push_back(slow);
+  GroupSpec other = spec.groups[node];
+  other.name = "slow node";
+  for (ClusterMember& member : other.members) {
+    if (member.device) member.device = spec.devices.size() - 1;
+  }
+  spec.groups.push_back(other);
+  ClusterMember second = spec.groups[spec.root].members.front();
+  second.name = "slow";
+  second.group = spec.groups.size() - 1;
+  GroupSpec& root = spec.groups[spec.root];
+  root.members.push_back(second);
+  JointSpec joint = root.joints.front();
+  const std::size_t first = root.joints.front().from.member == 0 ? 0 : 1;
+  (first == 0 ? joint.from : joint.to).member = root.members.size() - 1;
+  root.joints.push_back(joint);
+  return spec;
+}
+
+/// Seconds of a shape as set_up_on_cluster() and simulate() have it; empty: it does not fit.
+std::optional<double> seconds_of(const ClusterQuestion& question, const ClusterShape& shape,
+                                 DeviceOrder order, std::int32_t extra) {
+  ClusterRequest request = question.base;
+  request.plan = plan_of(question, shape);
+  request.plan.request.extra_in_flight = extra;
+  request.assumptions = assumptions_of(question, shape.frame);
+  request.order = order;
+  request.depth = shape.frame.depth;
+  request.width = shape.frame.width;
+  request.global_batch = question.global_batch;
+  try {
+    const ClusterSetup setup = set_up_on_cluster(request);
+    if (!setup.made.fits()) return std::nullopt;
+    const ClusterPlan& made = setup.made;
+    const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
+    return simulate(made.program, prices, {}).period_s();
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+/// Simulates all of the space, and holds every bound against it.
+struct BruteForce {
+  double best_s = std::numeric_limits<double>::infinity();
+  std::size_t simulated = 0, tight = 0;
+
+  explicit BruteForce(const ClusterQuestion& question) {
+    const ClusterSpace space(question);
+    StepBound bounds(question, std::make_shared<ClusterWays>(*question.base.cluster));
+    std::vector<Rejected> refused;
+    for (const ClusterFrame& frame : space.frames()) {
+      const double of_frame = bounds.of(frame);
+      for (const ClusterShape& shape : space.shapes(frame, refused)) {
+        const double any = bounds.of(shape, StepBound::Cut::any),
+                     balanced = bounds.of(shape, StepBound::Cut::balanced);
+        EXPECT_LE(of_frame, any * (1 + 1e-9)) << describe(shape);
+        EXPECT_LE(any, balanced * (1 + 1e-9)) << describe(shape);
+        for (const DeviceOrder order : {DeviceOrder::replicas_first, DeviceOrder::stages_first}) {
+          for (const std::int32_t extra : {0, 1, 2, 4}) {
+            const bool several = option_of_extras(*shape.schedule);
+            if (extra > 0 && (!several || extra > 2 * (frame.depth - 1))) continue;
+            const auto seconds = seconds_of(question, shape, order, extra);
+            if (!seconds) continue;
+            EXPECT_LE(balanced, *seconds) << describe(shape);
+            best_s = std::min(best_s, *seconds);
+            tight += balanced > 0.9 * *seconds ? 1 : 0;
+            ++simulated;
+          }
+        }
+      }
+    }
+  }
+  static bool option_of_extras(const ScheduleTraits& row) {
+    return std::ranges::find(row.options, "extra-in-flight") != row.options.end();
+  }
+};
+
+void expect_found(const ClusterQuestion& question, std::size_t least_simulated) {
+  const BruteForce all(question);
+  EXPECT_GE(all.simulated, least_simulated);
+  const ClusterAnswer answer = find_cluster_plans(question);
+  ASSERT_FALSE(answer.ranked.empty());
+  EXPECT_DOUBLE_EQ(answer.ranked.front().period_s, all.best_s);
+  EXPECT_DOUBLE_EQ(answer.bound_s, all.best_s);
+  EXPECT_LE(answer.any_cut_s, all.best_s);
+  EXPECT_LT(answer.simulated, all.simulated);
+}
+
+TEST(ClusterSearch, EqualsSimulatingEverything) {
+  const ClusterSpec node = cluster_of_nodes("p3.16xlarge");
+  ClusterQuestion question = ask(small_model(4, 512), node, 8, Bytes{4} << 30);
+  question.most_devices = 4;
+  expect_found(question, 500);
+}
+
+TEST(ClusterSearch, EqualsItWhereMemoryIsShort) {
+  const ClusterSpec node = cluster_of_nodes("p3.16xlarge");
+  ClusterQuestion question = ask(small_model(6, 1024), node, 8, Bytes{1100} << 20);
+  question.most_devices = 4;
+  const ClusterAnswer answer = find_cluster_plans(question);
+  std::size_t too_large = 0;
+  for (const ScheduleOutcome& of : answer.schedules) too_large += of.too_large;
+  EXPECT_GT(too_large, 20u);
+  expect_found(question, 50);
+}
+
+TEST(ClusterSearch, EqualsItOnUnequalDevices) {
+  ClusterQuestion question = ask(small_model(4, 512), uneven_cluster(), 16, Bytes{4} << 30);
+  question.schedules = {"1f1b", "zbv", "2bw", "interleaved"};
+  question.microbatch_size = 1;
+  expect_found(question, 200);
+}
+
+TEST(ClusterSearch, BoundsAreNear) {
+  ClusterQuestion question =
+      ask(small_model(8, 2048), cluster_of_nodes("DGX-A100"), 64, Bytes{80} << 30);
+  question.tensor = 1;
+  question.microbatch_size = 4;
+  question.schedules = {"1f1b", "interleaved", "2bw", "data-parallel"};
+  const BruteForce all(question);
+  EXPECT_GT(all.tight, all.simulated / 3) << all.simulated;
+}
+
+TEST(ClusterSearch, ACandidateIsWhatItsRequestAsksFor) {
+  const ClusterQuestion question =
+      ask(small_model(8, 1024), cluster_of_nodes("DGX-A100"), 32, Bytes{8} << 30);
+  const ClusterAnswer answer = find_cluster_plans(question);
+  ASSERT_GT(answer.ranked.size(), 3u);
+  for (const ClusterCandidate& one : answer.ranked) {
+    const ClusterSetup setup = set_up_on_cluster(one.request);
+    const ClusterPlan& made = setup.made;
+    EXPECT_EQ(made.plan.stages, one.plan.stages);
+    const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
+    EXPECT_DOUBLE_EQ(simulate(made.program, prices, {}).period_s(), one.period_s);
+    EXPECT_TRUE(made.fits());
+  }
+}
+
+TEST(ClusterSearch, AStopLeavesTheBestSoFarAndItsBound) {
+  const ClusterQuestion question =
+      ask(small_model(8, 1024), cluster_of_nodes("DGX-A100"), 32, Bytes{8} << 30);
+  const double best = find_cluster_plans(question).ranked.front().period_s;
+  int turns = 0;
+  const ClusterAnswer answer = find_cluster_plans(question, [&] { return ++turns > 60; });
+  EXPECT_TRUE(answer.interrupted);
+  EXPECT_LE(answer.bound_s, best);
+  for (const ClusterCandidate& one : answer.ranked) EXPECT_GE(one.period_s, best);
+}
+
+TEST(ClusterSearch, SaysWhatIsRefused) {
+  ClusterQuestion question =
+      ask(small_model(4, 512), cluster_of_nodes("p3.16xlarge"), 8, Bytes{4} << 30);
+  question.schedules = {"no such schedule"};
+  EXPECT_THROW(find_cluster_plans(question), UsageError);
+  question.schedules = {"2bw"};
+  question.vanilla_only = true;
+  const ClusterAnswer none = find_cluster_plans(question);
+  EXPECT_TRUE(none.ranked.empty());
+  ASSERT_FALSE(none.rejected.empty());
+  EXPECT_EQ(none.rejected.front().cause, RejectCause::semantics);
+}
+
+}  // namespace
+}  // namespace tandem

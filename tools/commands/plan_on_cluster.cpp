@@ -1,0 +1,391 @@
+#include "tools/commands/plan_on_cluster.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/schedule/options.h"
+#include "core/text/count_text.h"
+#include "planner/cluster/cluster_search.h"
+#include "planner/search/explain.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/split.h"
+#include "tools/options/cluster_options.h"
+#include "tools/options/given_options.h"
+#include "tools/print/scenario_summary.h"
+#include "tools/print/words.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int64_t kMostGlobalBatch = 1'000'000'000;
+constexpr std::size_t kShown = 10;
+
+/// What is searched unless it is given.
+constexpr std::array kSearched{"tensor", "depth",     "width", "chunks",       "microbatch-size",
+                               "zero",   "recompute", "order", "device-order", "schedule"};
+/// What is given once and holds for every plan: `simulate` takes it as it stands.
+constexpr std::array kPassedOn{"gpu",
+                               "sequence",
+                               "dtype",
+                               "attention",
+                               "optimizer",
+                               "delay-correction",
+                               "memory",
+                               "reserve",
+                               "fits-by",
+                               "transfers",
+                               "clip",
+                               "product-fraction",
+                               "memory-fraction",
+                               "link-fraction",
+                               "collectives",
+                               "calibration",
+                               "profile"};
+
+template <class Number>
+std::optional<Number> given_number(const Options& options, const std::string& name) {
+  if (!options.has(name)) return std::nullopt;
+  return static_cast<Number>(
+      options.integer(name, 1, std::numeric_limits<std::uint16_t>::max(), 1));
+}
+
+ClusterQuestion question_of(const Options& options) {
+  for (const char* name : {"model", "global-batch"}) {
+    if (!options.has(name)) refuse(options, "--{} is missing", name);
+  }
+  for (const char* name : {"schedule-file", "storage", "output"}) {
+    if (options.has(name)) refuse(options, "--{} is not for a plan on a cluster", name);
+  }
+  GivenOptions given = given_options(options, {"model",
+                                               "cluster",
+                                               "gpu",
+                                               "sequence",
+                                               "dtype",
+                                               "attention",
+                                               "optimizer",
+                                               "delay-correction",
+                                               "memory",
+                                               "reserve",
+                                               "fits-by",
+                                               "transfers",
+                                               "clip",
+                                               "product-fraction",
+                                               "memory-fraction",
+                                               "link-fraction",
+                                               "collectives",
+                                               "calibration",
+                                               "profile",
+                                               "semantics",
+                                               "device-order",
+                                               "zero"});
+  given.flags.erase("devices");  // at most: it is no shape
+  ClusterQuestion question{.base =
+                               cluster_request(given, plain_schedule(), OtherOptions::passed_over)};
+  question.base.plan.request.global_norm = given.global_norm().value_or(false);
+  question.global_batch = options.integer("global-batch", 1, kMostGlobalBatch, 1);
+  question.vanilla_only = given.vanilla_only;
+  for (const std::string_view name : split(options.text("schedule"), ",")) {
+    if (!name.empty()) question.schedules.emplace_back(find_schedule(name).name);
+  }
+  question.most_devices = options.integer("devices", 1, kMostClusterDevices, 0);
+  question.tensor = given_number<std::int32_t>(options, "tensor");
+  question.microbatch_size = given_number<std::int32_t>(options, "microbatch-size");
+  question.depth = given_number<std::uint16_t>(options, "depth");
+  question.width = given_number<std::uint16_t>(options, "width");
+  question.chunks = given_number<std::uint16_t>(options, "chunks");
+  if (options.has("recompute")) {
+    question.recompute = parse_recompute(options.text("recompute"));
+    if (!question.recompute) options["recompute"].reject(std::string(kRecomputeNames));
+  }
+  if (options.has("zero")) question.sharded_optimizer = given.sharded_optimizer;
+  if (options.has("device-order")) question.order = given.device_order;
+  return question;
+}
+
+/// What `simulate` is told to simulate this plan and no other.
+std::string simulate_command(const Options& options, const ClusterCandidate& of) {
+  const ScheduleRequest& request = of.plan.request;
+  const AnalyticAssumptions& assumptions = of.request.assumptions;
+  std::string text = fmt::format("tandem simulate --model {} --cluster {} --schedule {}",
+                                 options.text("model"), options.text("cluster"), of.plan.schedule);
+  const auto add = [&text](std::string_view flag, const auto& value) {
+    text += fmt::format(" --{} {}", flag, value);
+  };
+  if (assumptions.tensor > 1) add("tensor", assumptions.tensor);
+  if (assumptions.sequence_parallel) text += " --sequence-parallel";
+  add("depth", request.devices);
+  add("width", request.width);
+  add("microbatch-size", of.plan.microbatch_size);
+  add("global-batch", *of.request.global_batch);
+  const ScheduleTraits& traits = find_schedule(of.plan.schedule);
+  for (const ScheduleOption& option : schedule_options()) {
+    if (option.flag.empty() || option.flag == "width" || !takes(traits, option)) continue;
+    if (!is_unset(option, of.request.plan.request))
+      add(option.flag, option_text(option, of.request.plan.request));
+  }
+  if (assumptions.sharded_optimizer) add("zero", 1);
+  if (of.request.order != DeviceOrder::replicas_first) add("device-order", name(of.request.order));
+  for (const char* flag : kPassedOn) {
+    if (options.has(flag)) add(flag, options.text(flag));
+  }
+  return text;
+}
+
+std::string layout_text(const ClusterCandidate& of) {
+  return fmt::format("{} x {} x {}", of.request.assumptions.tensor, of.plan.request.devices,
+                     of.plan.request.width);
+}
+
+/// Of the peak of the devices used, nothing that is made again counted.
+double model_flops_per_s(const ClusterCandidate& of) {
+  return model_flops(of.plan.model) * of.plan.predicted.samples_per_s /
+         static_cast<double>(of.devices);
+}
+
+std::string name_with_options(const Plan& plan) {
+  std::string name = plan.schedule;
+  const ScheduleTraits& traits = find_schedule(plan.schedule);
+  if (traits.replicas_per_device == 0) name += fmt::format(" v={}", plan.request.chunks);
+  if (plan.request.slices.count > 1) name += fmt::format(" n={}", plan.request.slices.count);
+  if (plan.request.extra_in_flight > 0) name += fmt::format(" +{}", plan.request.extra_in_flight);
+  return name;
+}
+
+constexpr std::string_view kRow =
+    "{:<18} {:<8} {:<12} {:>9} {:>9} {:>4} {:>8} {:>7} {:>9} {:>6} {:>9}\n";
+
+void print_candidate(const ClusterCandidate& of, double best_s) {
+  const Plan& plan = of.plan;
+  const double more = 100 * (of.period_s / best_s - 1);
+  fmt::print(kRow, name_with_options(plan), short_name(of.weights), layout_text(of),
+             fmt::format("{} x {}", plan.microbatch_size, plan.request.microbatches),
+             name(plan.request.recompute), of.request.assumptions.sharded_optimizer ? 1 : 0,
+             fmt::format("{:.4g} s", of.period_s),
+             of.period_s == best_s ? "" : fmt::format("{:+.1f} %", more),
+             fmt::format("{:.4g}", plan.predicted.samples_per_s),
+             fmt::format("{:.0f}", model_flops_per_s(of) / 1e12), print_bytes(of.peak_bytes));
+}
+
+/// Why a schedule is not the answer.
+std::string why_not(const ScheduleOutcome& of, double best_s) {
+  if (of.bound_s > 0.0) {
+    return fmt::format("Not simulated, as no layout takes less than {:.4g} s ({:+.1f} %)",
+                       of.bound_s, 100 * (of.bound_s / best_s - 1));
+  }
+  if (of.too_large > 0) return "Do not fit";
+  return "Can't be laid out";
+}
+
+void print_schedules(const ClusterAnswer& answer) {
+  const double best_s = answer.ranked.front().period_s;
+  fmt::print("The best of each schedule:\n");
+  fmt::print(kRow, "schedule", "weights", "T x D x W", "batch", "recompute", "ZeRO", "a step", "",
+             "samples/s", "TFLOPs", "memory");
+  std::vector<const ScheduleOutcome*> found;
+  std::map<std::string, std::vector<std::string_view>> others;
+  for (const ScheduleOutcome& of : answer.schedules) {
+    if (of.best)
+      found.push_back(&of);
+    else
+      others[why_not(of, best_s)].push_back(of.schedule->name);
+  }
+  std::ranges::stable_sort(found, {}, [](const auto* of) { return of->best->period_s; });
+  for (const ScheduleOutcome* of : found) print_candidate(*of->best, best_s);
+  for (const auto& [why, names] : others) fmt::print("{}: {}.\n", why, fmt::join(names, ", "));
+}
+
+/// The answer in sentences.
+std::vector<std::string> answer_in_words(const ClusterQuestion& question,
+                                         const ClusterAnswer& answer) {
+  const ClusterCandidate& best = answer.ranked.front();
+  const double peak = (*question.base.cluster)[DeviceId{}].flops(question.base.assumptions.format);
+  std::vector<std::string> lines{fmt::format(
+      "Fastest: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
+      "samples/s, {:.0f} TFLOP/s a device ({:.0f} % of its peak).",
+      name_with_options(best.plan), best.request.assumptions.tensor, best.plan.request.devices,
+      best.plan.request.width, best.devices, question.base.cluster->size(), best.period_s,
+      best.plan.predicted.samples_per_s, model_flops_per_s(best) / 1e12,
+      100 * model_flops_per_s(best) / peak)};
+  lines.push_back(fmt::format("It needs {} on the fullest device, {} less than it may.",
+                              print_bytes(best.peak_bytes), print_bytes(best.least_room)));
+  if (answer.ranked.size() > 1) {
+    const ClusterCandidate& next = answer.ranked[1];
+    lines.push_back(fmt::format(
+        "Next: {}, {} with microbatches {} x {}, {}.", name_with_options(next.plan),
+        layout_text(next), next.plan.microbatch_size, next.plan.request.microbatches,
+        next.period_s == best.period_s
+            ? "as fast"
+            : fmt::format("{:.2f} % slower", 100 * (next.period_s / best.period_s - 1))));
+  }
+  if (answer.interrupted) {
+    lines.push_back(
+        fmt::format("Stopped early: another plan may be up to {:.1f} % faster, {:.4g} s a step.",
+                    100 * (1 - answer.bound_s / best.period_s), answer.bound_s));
+  } else {
+    lines.push_back(
+        "Proved: no plan of the space is faster, by simulation of each whose bound is below it.");
+  }
+  lines.push_back(fmt::format(
+      "With its layers cut into stages in any other way, no plan takes less than {:.4g} s ({:.1f} "
+      "% less){}.",
+      answer.any_cut_s, 100 * (1 - answer.any_cut_s / best.period_s),
+      answer.any_cut_of.empty()
+          ? ""
+          : fmt::format("; the least bound is that of {}", answer.any_cut_of)));
+  if (best.weights != WeightSemantics::vanilla) {
+    lines.push_back(
+        fmt::format("Its weights are {}: --semantics vanilla excludes that.", name(best.weights)));
+  }
+  return lines;
+}
+
+Json as_json(const Options& options, const ClusterCandidate& of) {
+  const Plan& plan = of.plan;
+  return {{"schedule", plan.schedule},
+          {"semantics", name(of.weights)},
+          {"tensor", of.request.assumptions.tensor},
+          {"depth", plan.request.devices},
+          {"width", plan.request.width},
+          {"devices", of.devices},
+          {"chunks", plan.request.chunks},
+          {"slices", plan.request.slices.count},
+          {"microbatch_size", plan.microbatch_size},
+          {"microbatches", plan.request.microbatches},
+          {"extra_in_flight", plan.request.extra_in_flight},
+          {"recompute", name(plan.request.recompute)},
+          {"zero", of.request.assumptions.sharded_optimizer ? 1 : 0},
+          {"device_order", name(of.request.order)},
+          {"stages", stages_json(plan)},
+          {"period_s", of.period_s},
+          {"throughput_samples_per_s", plan.predicted.samples_per_s},
+          {"flops_per_s_device", model_flops_per_s(of)},
+          {"peak_bytes", of.peak_bytes},
+          {"command", simulate_command(options, of)}};
+}
+
+Json as_json(const Options& options, const ScheduleOutcome& of) {
+  return {{"schedule", of.schedule->name},
+          {"best", of.best ? as_json(options, *of.best) : Json()},
+          {"simulated", of.simulated},
+          {"too_large", of.too_large},
+          {"bound_s", of.bound_s > 0.0 ? Json(of.bound_s) : Json()}};
+}
+
+Json as_json(const Options& options, const ClusterQuestion& question, const ClusterAnswer& answer) {
+  Json ranked = Json::array();
+  for (std::size_t i = 0; i < std::min(kShown, answer.ranked.size()); ++i)
+    ranked.push_back(as_json(options, answer.ranked[i]));
+  Json rejected = Json::array();
+  for (const RejectedGroup& of : group(answer.rejected)) {
+    rejected.push_back({{"cause", name(of.cause)},
+                        {"count", of.count},
+                        {"nearest", of.nearest.what},
+                        {"reason", of.nearest.reason}});
+  }
+  return {{"ranked", std::move(ranked)},
+          {"schedules",
+           array_of(answer.schedules, [&](const auto& of) { return as_json(options, of); })},
+          {"explanation", answer_in_words(question, answer)},
+          {"bound_s", answer.bound_s},
+          {"gap", answer.gap()},
+          {"any_cut_bound_s", answer.any_cut_s},
+          {"rejected", std::move(rejected)},
+          {"layouts", answer.frames},
+          {"shapes", answer.shapes},
+          {"simulated", answer.simulated},
+          {"interrupted", answer.interrupted}};
+}
+
+Json config_of(const Options& options, const ClusterQuestion& question) {
+  Json given = Json::object();
+  for (const char* flag : kSearched) {
+    if (options.has(flag)) given[flag] = options.text(flag);
+  }
+  for (const char* flag : kPassedOn) {
+    if (options.has(flag)) given[flag] = options.text(flag);
+  }
+  return {{"model", question.base.plan.model.name},
+          {"cluster", question.base.cluster->name()},
+          {"cluster_devices", question.base.cluster->size()},
+          {"devices", question.devices()},
+          {"global_batch", question.global_batch},
+          {"semantics", question.vanilla_only ? "vanilla" : "any"},
+          {"optimizer", name(question.base.plan.optimizer.kind)},
+          {"given", std::move(given)}};
+}
+
+Json assumptions_of(const ClusterQuestion& question) {
+  const AnalyticAssumptions& assumptions = question.base.assumptions;
+  return {{"dtype", name(assumptions.format)},
+          {"attention", assumptions.attention == AttentionKernel::flash ? "flash" : "plain"},
+          {"fits_by", name(assumptions.fits_by)},
+          {"reserve", reserve_json(assumptions.reserve)}};
+}
+
+[[noreturn]] void refuse_all(const ClusterQuestion& question, const ClusterAnswer& answer) {
+  std::size_t too_large = 0;
+  for (const ScheduleOutcome& of : answer.schedules) too_large += of.too_large;
+  std::string why = fmt::format("no plan of {} on {}", question.base.plan.model.name,
+                                question.base.cluster->name());
+  if (answer.interrupted) throw Interrupted("interrupted: " + why + " was found yet");
+  if (too_large > 0) why += fmt::format(": {} do not fit in memory", counted(too_large, "shape"));
+  for (const RejectedGroup& of : group(answer.rejected))
+    why += fmt::format("\n  {}: {}: {}", counted(of.count, "refusal"), of.nearest.what,
+                       of.nearest.reason);
+  if (answer.frames == 0)
+    why += ": no depth and width within its devices share the batch out evenly";
+  throw InfeasibleError(why);
+}
+
+}  // namespace
+
+void add_cluster_plan_options(Options& options) {
+  options.group("On a cluster, in place of a profile");
+  for (const char* flag : {"cluster", "gpu", "tensor", "depth", "zero", "device-order",
+                           "microbatch-size", "sequence", "dtype", "attention", "transfers"})
+    declare(options, flag);
+  options.value("width", "W", "pipelines side by side (default: searched)")
+      .value("chunks", "V",
+             "stages on each device, of schedules that have several (default: searched)")
+      .value("recompute", "KIND",
+             fmt::format("{} (default: none, selective and full)", kRecomputeNames));
+  options.group("Assumptions on a cluster");
+  for (const char* flag : {"product-fraction", "memory-fraction", "link-fraction", "collectives",
+                           "calibration", "fits-by"})
+    declare(options, flag);
+}
+
+int run_plan_on_cluster(const Options& options) {
+  const ClusterQuestion question = question_of(options);
+  const InterruptGuard guard(OnInterrupt::ends_by_itself);
+  const ClusterAnswer answer =
+      find_cluster_plans(question, [&] { return guard.token().stop_requested(); });
+  if (answer.ranked.empty()) refuse_all(question, answer);
+  if (options.has("json")) {
+    print_result("plan", config_of(options, question), assumptions_of(question),
+                 as_json(options, question, answer));
+    return 0;
+  }
+  for (const std::string& line : answer_in_words(question, answer)) fmt::print("{}\n", line);
+  fmt::print("To simulate it: {}\n\n", simulate_command(options, answer.ranked.front()));
+  print_schedules(answer);
+  fmt::print(
+      "\nT x D x W: devices that share each layer, stages in a row, pipelines side by side. Batch: "
+      "samples of a\nmicrobatch x microbatches of a pipeline. TFLOPs: a second and device. Memory: "
+      "of the fullest device.\n{}, and {} of them with their schedules looked at; {}.\n",
+      counted(answer.frames, "layout"), answer.shapes, counted(answer.simulated, "program"));
+  return 0;
+}
+
+}  // namespace tandem::tools
