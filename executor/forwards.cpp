@@ -91,40 +91,45 @@ std::vector<double> losses_of(const ModelFolder& folder, const ForwardLayout& la
 
 void go_on(const ModelFolder& folder, const std::vector<LayerRange>& stages,
            std::vector<std::int32_t>& tokens, std::int64_t length, const ChooseToken& choose) {
+  constexpr std::int64_t kMostRead = 64;  // tokens at once, so that memory is bounded
+  const auto prompt = std::ssize(tokens);
+  if (prompt >= length) return;
   const ForwardLayout layout{.stages = stages, .microbatches = 1};
   const Program program = program_of_forwards(layout);
   const FolderWeights weights(folder);
-  const bool has_positions = shape_of(folder.model).positions > 0;
-  bool ended = false;
-  while (!ended && std::ssize(tokens) < length) {
-    // In blocks, so that stages are made again seldom, and what is computed grows with the text.
-    constexpr std::int64_t kBlock = 64;
-    ModelSpec model = folder.model;
-    const std::int64_t blocks = std::ssize(tokens) / kBlock + 1;
-    model.sequence = static_cast<std::int32_t>(blocks * kBlock);
-    if (has_positions) model.sequence = std::min(model.sequence, folder.model.sequence);
-    Data data(model);
-    data.set_prompt(tokens);
-    TrainingSetup<float> setup = setup_of(model, layout, program, data, weights);
-    const std::int64_t last = std::min<std::int64_t>(length, std::int64_t{model.sequence} + 1);
-    setup.batches = last - std::ssize(tokens);
-    std::vector<float> logits(static_cast<std::size_t>(model.vocabulary));
-    setup.on_logits = [&](std::int64_t /*microbatch*/, std::span<const float> all) {
-      std::ranges::copy(all.subspan((tokens.size() - 1) * logits.size(), logits.size()),
-                        logits.begin());
-    };
-    std::stop_source end;
-    setup.stop = end.get_token();
-    setup.on_pause = [&](std::int64_t batches, auto) {
-      ended = !choose(logits);
-      if (ended) {
-        end.request_stop();
-      } else if (batches < setup.batches) {
-        data.set_prompt(tokens);
-      }
-    };
-    train_on_cpu(program, setup);
-  }
+  ModelSpec model = folder.model;
+  model.sequence = static_cast<std::int32_t>(length);
+  Data data(model);
+  Slice slice{};  // that is read, or was read last
+  const auto read_on = [&] {
+    const std::int32_t seen = slice.kept + slice.tokens;
+    slice.tokens = static_cast<std::int32_t>(std::min(kMostRead, std::ssize(tokens) - seen));
+    slice.kept = seen;
+    slice.later = model.sequence - seen - slice.tokens;
+    data.set_text(std::span(tokens).subspan(static_cast<std::size_t>(seen),
+                                            static_cast<std::size_t>(slice.tokens)));
+  };
+  read_on();
+  TrainingSetup<float> setup = setup_of(model, layout, program, data, weights);
+  setup.stage.text = &slice;
+  // The prompt, then each token that is chosen, but for the last.
+  setup.batches = (prompt + kMostRead - 1) / kMostRead + length - prompt - 1;
+  std::vector<float> logits(static_cast<std::size_t>(model.vocabulary));
+  setup.on_logits = [&](std::int64_t /*microbatch*/, std::span<const float> all) {
+    const auto last = static_cast<std::size_t>(slice.tokens) - 1;
+    std::ranges::copy(all.subspan(last * logits.size(), logits.size()), logits.begin());
+  };
+  std::stop_source end;
+  setup.stop = end.get_token();
+  setup.on_pause = [&](std::int64_t batches, auto) {
+    const bool all_read = slice.kept + slice.tokens == std::ssize(tokens);
+    if (all_read && !choose(logits)) {
+      end.request_stop();
+    } else if (batches < setup.batches) {
+      read_on();
+    }
+  };
+  train_on_cpu(program, setup);
 }
 
 }  // namespace tandem

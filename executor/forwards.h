@@ -34,8 +34,10 @@ std::vector<double> losses_of(const ModelFolder& folder, const ForwardLayout& la
 /// text ends. On the thread that called go_on().
 using ChooseToken = std::function<bool(std::span<const float> logits)>;
 
-/// Appends tokens to `tokens`, as long as `choose`, which appends them, says so and until there are
-/// `length`. What it is told is a function of the tokens so far alone. REQUIRES: one token or more;
+/// Appends tokens to `tokens`, as long as `choose`, which appends one, says so and until there are
+/// `length`. Each goes through the layers once: keys and values are kept, memory for `length` of
+/// them. What `choose` is told depends on the prompt and the tokens added; with portable products,
+/// on all tokens so far alone, whichever of them were the prompt. REQUIRES: one token or more;
 /// `length` is no more than the model has learned positions, where it has any.
 void go_on(const ModelFolder& folder, const std::vector<LayerRange>& stages,
            std::vector<std::int32_t>& tokens, std::int64_t length, const ChooseToken& choose);

@@ -157,14 +157,26 @@ void check_head_norm(const AttentionShape& shape, const HeadNormBackwardWeight<T
 
 /// qkv: rows of qkv_width(), query, key, value. log_sum: log of the softmax's denominator, (batch,
 /// heads, sequence). `earlier`: qkv of the tokens before these, a slice each, in order; all queries
-/// see all of their keys. Its list is host memory.
+/// see all of their keys. Its list is host memory. `kept`, where there is one, has the keys and
+/// values in qkv's place, (batch, tokens, 2·key_width): of all tokens of a text, those at hand
+/// last. The bits are then those of the whole text at once. Only with nothing earlier.
 template <class T, class W = T>
 struct AttentionForward {
   std::span<const T> qkv;
   std::span<W> log_sum;
   std::span<T> y;
   std::span<const std::span<const T>> earlier = {};
+  std::span<const T> kept = {};
 };
+
+/// Tokens of each sample in `kept`.
+template <class T>
+std::int64_t kept_tokens(const AttentionShape& shape, std::span<const T> kept) {
+  const std::int64_t row = 2 * shape.batch * shape.key_width();
+  const std::int64_t tokens = std::ssize(kept) / row;
+  TANDEM_CHECK(std::ssize(kept) == tokens * row && tokens >= shape.sequence, kept.size(), row);
+  return tokens;
+}
 
 /// `context_gradient`: sums of the gradients of keys and values, (batch, whole sequence,
 /// 2·key_width):

@@ -28,11 +28,12 @@ template <class T>
 using OfQueries = std::array<T, static_cast<std::size_t>(kQueries)>;
 
 /// One head of one sample inside the dense tensors, how to walk it, and what multiplies. Keys and
-/// values may be those of an earlier slice.
+/// values may be those of an earlier slice, or kept ones.
 template <class T>
 struct HeadView {
-  const T *query = nullptr, *key = nullptr, *value = nullptr;  // rows of qkv_width()
-  std::int64_t qkv_row = 0, row = 0;                           // strides: of qkv, and of y
+  const T *query = nullptr, *key = nullptr, *value = nullptr;
+  std::int64_t qkv_row = 0, key_row = 0, row = 0;  // strides: of queries, of keys and values, of y
+  std::int64_t before = 0;                         // keys before that of the first query
   std::int64_t channels = 0;
   T scale{};
   typename Kernels<T>::Product product = nullptr;
@@ -42,11 +43,12 @@ struct HeadView {
 /// slice.
 struct Block {
   std::int64_t query = 0, queries = 0, key = 0, keys = 0;
+  std::int64_t before = 0;  // keys before that of query 0
   bool is_earlier = false;
   bool is_first = false;  // the queries have seen no keys before these
   /// Keys that query `i` of the block may see, at most all.
   std::int64_t visible(std::int64_t i) const {
-    return is_earlier ? keys : std::min(keys, query + i - key + 1);
+    return is_earlier ? keys : std::min(keys, before + query + i - key + 1);
   }
 };
 
@@ -94,8 +96,8 @@ void add_product(const HeadView<T>& head, const Block& block, const Scores<T>& a
                        .columns = head.channels,
                        .a = a.data(),
                        .a_row = kKeys,
-                       .b = part + block.key * head.qkv_row,
-                       .b_inner = head.qkv_row,
+                       .b = part + block.key * head.key_row,
+                       .b_inner = head.key_row,
                        .c = c,
                        .c_row = c_row});
 }
@@ -107,7 +109,7 @@ void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peak
                   std::span<T> sums, T* out) {
   Scores<T> scores;
   multiply_transposed(head, block, head.query + block.query * head.qkv_row, head.qkv_row,
-                      head.key + block.key * head.qkv_row, head.qkv_row, scores);
+                      head.key + block.key * head.key_row, head.key_row, scores);
   on_widest_vectors([&]() TANDEM_LOOPS {
     for (std::int64_t i = 0; i < block.queries; ++i) {
       T* row = scores.data() + i * kKeys;
@@ -129,11 +131,16 @@ void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peak
   add_product(head, block, scores, head.value, out, head.row);
 }
 
-/// The part of queries [first, last) that sees the block of keys from `key` on.
-Block block_of(std::int64_t first, std::int64_t last, std::int64_t key, std::int64_t sequence) {
-  const std::int64_t query = std::max(first, key);
-  return {
-      .query = query, .queries = last - query, .key = key, .keys = std::min(kKeys, sequence - key)};
+/// The part of queries [first, last) that sees the block of keys from `key` on; `before` keys are
+/// not of the `sequence` tokens at hand.
+Block block_of(std::int64_t first, std::int64_t last, std::int64_t key, std::int64_t before,
+               std::int64_t sequence) {
+  const std::int64_t query = std::max(first, key - before);
+  return {.query = query,
+          .queries = last - query,
+          .key = key,
+          .keys = std::min(kKeys, before + sequence - key),
+          .before = before};
 }
 
 /// Calls visit(block, number of the slice) for queries [first, last) against the keys of each
@@ -166,8 +173,8 @@ void attend_head(const HeadView<T>& head, const EarlierHeads<T>& earlier, std::i
       attend_block<T>(with_keys_of(head, earlier[slice]), block, peaks, sums,
                       out + first * head.row);
     });
-    for (std::int64_t key = 0; key < last; key += kKeys) {
-      Block block = block_of(first, last, key, sequence);
+    for (std::int64_t key = 0; key < head.before + last; key += kKeys) {
+      Block block = block_of(first, last, key, head.before, sequence);
       block.is_first = key == 0 && earlier.empty();
       const auto skipped = static_cast<std::size_t>(block.query - first);
       attend_block<T>(head, block, std::span(peaks).subspan(skipped),
@@ -212,11 +219,11 @@ void backward_block(const HeadView<T>& head, const HeadGradient<T>& gradient, co
                     std::span<const T> along) {
   Scores<T> weights, dscores;
   const T* query = head.query + block.query * head.qkv_row;
-  const T* key = head.key + block.key * head.qkv_row;
+  const T* key = head.key + block.key * head.key_row;
   const T* dy = gradient.dy + block.query * head.row;
-  multiply_transposed(head, block, query, head.qkv_row, key, head.qkv_row, weights);
-  multiply_transposed(head, block, dy, head.row, head.value + block.key * head.qkv_row,
-                      head.qkv_row, dscores);
+  multiply_transposed(head, block, query, head.qkv_row, key, head.key_row, weights);
+  multiply_transposed(head, block, dy, head.row, head.value + block.key * head.key_row,
+                      head.key_row, dscores);
   on_widest_vectors([&]() TANDEM_LOOPS {
     for (std::int64_t i = 0; i < block.queries; ++i) {
       T* weight = weights.data() + i * kKeys;
@@ -268,7 +275,7 @@ void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
       backward_block<T>(with_keys_of(head, earlier[slice]), of_slice, block, along);
     });
     for (std::int64_t key = 0; key < last; key += kKeys) {
-      const Block block = block_of(first, last, key, sequence);
+      const Block block = block_of(first, last, key, 0, sequence);
       backward_block<T>(head, gradient, block,
                         std::span(along).subspan(static_cast<std::size_t>(block.query - first)));
     }
@@ -286,10 +293,25 @@ HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::in
           .key = key,
           .value = key + shape.key_width(),
           .qkv_row = shape.qkv_width(),
+          .key_row = shape.qkv_width(),
           .row = shape.width,
           .channels = channels,
           .scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(channels))),
           .product = product};
+}
+
+/// The same, with the keys and values that are kept, where any are.
+template <class T>
+HeadView<T> with_kept(const AttentionShape& shape, HeadView<T> head, std::span<const T> kept,
+                      std::int64_t sample, std::int64_t number) {
+  if (kept.empty()) return head;
+  head.key_row = 2 * shape.key_width();
+  const std::int64_t tokens = kept_tokens(shape, kept);
+  head.before = tokens - shape.sequence;
+  head.key =
+      kept.data() + sample * tokens * head.key_row + shape.key_head_of(number) * head.channels;
+  head.value = head.key + shape.key_width();
+  return head;
 }
 
 /// The same head in earlier slices.
@@ -331,9 +353,11 @@ template <class T>
 void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& spans) const {
   check_attention(shape, spans.qkv, spans.log_sum, spans.y);
   context_of(shape, spans.earlier);  // checks
+  TANDEM_CHECK(spans.kept.empty() || spans.earlier.empty(), spans.kept.size());
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
+      const HeadView<T> view = with_kept(
+          shape, view_of(shape, spans.qkv, sample, head, block_product_), spans.kept, sample, head);
       attend_head(view, earlier_heads(shape, spans.earlier, sample, head), shape.sequence,
                   spans.log_sum.data() + (sample * shape.heads + head) * shape.sequence,
                   spans.y.data() + sample * shape.sequence * shape.width + head * view.channels);

@@ -172,7 +172,7 @@ TANDEM_INLINE void run_row_panel(Tile<T> tile, std::int64_t rows, std::int64_t c
 }
 
 template <class T, Blocking kBy>
-TANDEM_INLINE void run(const Gemm<T>& g) {
+TANDEM_INLINE void run_blocks(const Gemm<T>& g) {
   constexpr std::int64_t kColumns = kBy.tile_columns(sizeof(T));
   static_assert(kBy.columns % kColumns == 0);
   alignas(64) T right[kBy.inner * kBy.columns];
@@ -204,6 +204,60 @@ TANDEM_INLINE void run(const Gemm<T>& g) {
       }
     }
   }
+}
+
+/// A single row, as of a text's next token, where rows of B lie as they are multiplied: B is read
+/// once, in order, and nothing is packed. Vectors throughout: the compiler may cut scalar products
+/// from their sums, and round twice. REQUIRES: columns are a multiple of a vector's lanes.
+template <class T, int kBytes>
+TANDEM_INLINE void run_row(const Gemm<T>& g) {
+  using Vector [[gnu::vector_size(kBytes)]] = T;
+  constexpr std::int64_t kLanes = kBytes / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t kColumns = 2048;  // of C, which stay in the first-level cache
+  constexpr std::int64_t kSteps = 4;       // for each time that C is read and written
+  for (std::int64_t first = 0; first < g.columns; first += kColumns) {
+    const std::int64_t columns = std::min(kColumns, g.columns - first);
+    T* c = g.c + first;
+    if (!g.adds && g.bias != nullptr) std::copy_n(g.bias + first, columns, c);
+    if (!g.adds && g.bias == nullptr) std::fill_n(c, columns, T{});
+    for (std::int64_t k = 0; k < g.inner; k += kSteps) {
+      const std::int64_t steps = std::min(kSteps, g.inner - k);
+      const T* a = g.a + k * g.a_inner;
+      const T* b = g.b + k * g.b_inner + first;
+      for (std::int64_t column = 0; column < columns; column += kLanes) {
+        Vector sum;
+        std::memcpy(&sum, c + column, sizeof sum);
+#pragma GCC unroll 4
+        for (std::int64_t step = 0; step < steps; ++step) {
+          Vector right;
+          std::memcpy(&right, b + step * g.b_inner + column, sizeof right);
+          sum += a[step * g.a_inner] * right;
+        }
+        std::memcpy(c + column, &sum, sizeof sum);
+      }
+    }
+  }
+}
+
+/// A single row's columns that are not read as they lie go in tiles of one row, from packed blocks
+/// that are small enough for the first-level cache.
+template <class T, Blocking kBy>
+TANDEM_INLINE void run(const Gemm<T>& g) {
+  if (g.rows > 1) return run_blocks<T, kBy>(g);
+  constexpr std::int64_t kLanes = kBy.lanes(sizeof(T));
+  constexpr Blocking kOfRow{
+      .bytes = kBy.bytes, .rows = 1, .vectors = 4, .inner = 64, .columns = 4 * kLanes};
+  Gemm<T> rest = g;
+  if (g.b_column == 1) {
+    Gemm<T> whole = g;
+    whole.columns = g.columns / kLanes * kLanes;
+    run_row<T, kBy.bytes>(whole);
+    rest.columns -= whole.columns;
+    rest.b += whole.columns;
+    rest.c += whole.columns;
+    if (g.bias != nullptr) rest.bias += whole.columns;
+  }
+  run_blocks<T, kOfRow>(rest);
 }
 
 }  // namespace tandem::cpu::blocked

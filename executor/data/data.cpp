@@ -85,11 +85,9 @@ Data::Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t s
 Data::Data(const ModelSpec& model)
     : model_(model), microbatch_size_(1), seed_(0), order_(SampleOrder::spread) {}
 
-void Data::set_prompt(std::span<const std::int32_t> prompt) {
-  TANDEM_CHECK(!prompt.empty() && std::ssize(prompt) <= model_.sequence, prompt.size(),
-               model_.sequence);
-  prompt_.assign(prompt.begin(), prompt.end());
-  prompt_.resize(static_cast<std::size_t>(model_.sequence));
+void Data::set_text(std::span<const std::int32_t> slice) {
+  TANDEM_CHECK(!slice.empty(), slice.size());
+  text_.assign(slice.begin(), slice.end());
 }
 
 std::int64_t Data::distinct_samples() const { return (tokens_.size() - 1) / model_.sequence; }
@@ -116,8 +114,9 @@ void Data::fill(std::int64_t k, Sample<T>& sample) const {
 
 template <class T>
 void Data::fill(std::int64_t k, const Slice& slice, Sample<T>& sample) const {
-  if (!prompt_.empty()) {
-    sample.tokens = prompt_;
+  if (!text_.empty()) {
+    TANDEM_CHECK(std::ssize(text_) == slice.tokens, text_.size(), slice.tokens);
+    sample.tokens = text_;
     return;
   }
   const std::int64_t begins = k * microbatch_size_ + shift_;

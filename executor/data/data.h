@@ -37,11 +37,10 @@ class Data {
   Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed,
        Tokens tokens = shipped_training_tokens(), SampleOrder order = SampleOrder::random);
 
-  /// Every microbatch is one sample, the prompt, without targets: for the model to go on with.
+  /// Every microbatch is a slice of one text, without targets: for the model to go on with.
   explicit Data(const ModelSpec& model);
-  /// Of one token or more; of no more than the model's sequence (checked). Behind them come zeros,
-  /// which causal attention does not see. Not while another thread fills samples.
-  void set_prompt(std::span<const std::int32_t> prompt);
+  /// What the next has of it: one token or more. Not while another thread fills samples.
+  void set_text(std::span<const std::int32_t> slice);
 
   /// Fills `sample` with microbatch `k`, k ≥ 0 counted from the start of the run. Allocates only
   /// where `sample` is smaller than a microbatch.
@@ -70,7 +69,7 @@ class Data {
   SampleOrder order_;
   std::int64_t shift_ = 0;
   std::int64_t stride_ = 1;  // of SampleOrder::spread, in samples
-  std::vector<std::int32_t> prompt_ = {};
+  std::vector<std::int32_t> text_ = {};
 };
 
 /// A sample as the kernels of a device read it. In a task of the stream whose kernels do.

@@ -4,6 +4,7 @@
 // keys may have a norm of each head's channels, and then be turned by their positions. Scores are
 // not kept: the kernels make them again from queries and keys. A slice's stash begins with its
 // queries, keys and values, as they are multiplied: later slices read those of earlier ones there.
+// Keys and values of a text that grows are kept apart, for good.
 
 #include "executor/layers/norm.h"
 
@@ -58,7 +59,7 @@ class Attention {
            (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }
 
-  /// Of the keys and values of the whole sequence; none where nothing is sliced.
+  /// Of the keys and values of the whole sequence, or text; none where nothing is sliced.
   std::int64_t context_size() const {
     if (shape_.slice.is_whole()) return 0;
     return 2 * std::int64_t{shape_.microbatch_size} * shape_.model.sequence * heads_.key_width();
@@ -72,10 +73,11 @@ class Attention {
     kernels.matmul(to_qkv(), normed.y, weights.qkv, weights.qkv_bias, stash.qkv);
     place_heads(kernels, weights, stash);
     const Earlier earlier = cut_earlier(spans.earlier);
-    kernels.attention(
-        heads_,
-        AttentionForward<T, W>{
-            .qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended, .earlier = earlier});
+    kernels.attention(heads_, AttentionForward<T, W>{.qkv = stash.qkv,
+                                                     .log_sum = stash.log_sum,
+                                                     .y = stash.attended,
+                                                     .earlier = earlier,
+                                                     .kept = keep(kernels, stash.qkv, spans.kept)});
     if (spans.output.empty()) return;
     kernels.matmul(to_output(), stash.attended, weights.projection, weights.projection_bias,
                    spans.output);
@@ -185,6 +187,20 @@ class Attention {
       earlier.push_back(Carver<const T, W>(stashes[i]).take_part(rows * made_));
     }
     return earlier;
+  }
+  /// Puts keys and values behind those that are kept of the text; all of these. None: no text.
+  std::span<const T> keep(K& kernels, std::span<const T> qkv, std::span<T> kept) const {
+    if (kept.empty()) return {};
+    TANDEM_CHECK(shape_.microbatch_size == 1, shape_.microbatch_size);
+    const std::int64_t width = made_ - queries_, before = shape_.slice.kept;
+    const auto part = [](auto whole, std::int64_t first, std::int64_t size) {
+      return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+    };
+    for (std::int64_t row = 0; row < shape_.rows(); ++row) {
+      kernels.copy(part(qkv, row * made_ + queries_, width),
+                   part(kept, (before + row) * width, width));
+    }
+    return part(kept, 0, (before + shape_.rows()) * width);
   }
   /// Gradients.
   Scratch cut_scratch(const BackwardSpans<T, W>& spans) const {

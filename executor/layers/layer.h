@@ -21,7 +21,9 @@
 // A layer of a slice (slice.h) has the sizes of its own tokens. Slices go forward in their order,
 // backward in the reverse one. Attention reads the first inner_size() elements of the stashes of
 // earlier slices, `earlier`; its backward_input adds to their `context_gradient`, which that of the
-// last slice clears first, and takes from it what later slices have added for its own tokens.
+// last slice clears first, and takes from it what later slices have added for its own tokens. Of a
+// text, which only goes forward, attention puts keys and values into `kept`, context_size() long,
+// and reads those of earlier slices there.
 
 #include <concepts>
 #include <cstdint>
@@ -93,6 +95,7 @@ struct ForwardSpans {
   double* loss = nullptr;                            // written where a stage is last
   std::span<const std::span<const T>> earlier = {};  // of a layer: its stashes of earlier slices
   std::span<const std::span<const std::span<T>>> earlier_pieces = {};  // of a stage: the same
+  std::span<T> kept = {};  // keys and values of a text: read, and written behind these
 };
 
 template <class T, class W = T>
@@ -153,7 +156,7 @@ concept Layer =
       { layer.stash_size() } -> std::same_as<std::int64_t>;
       { layer.inner_size() } -> std::same_as<std::int64_t>;
       { layer.scratch_size() } -> std::same_as<std::int64_t>;
-      { layer.context_size() } -> std::same_as<std::int64_t>;  // of context_gradient, in W
+      { layer.context_size() } -> std::same_as<std::int64_t>;  // of context_gradient, and kept
       { layer.forward(kernels, forward) } -> std::same_as<void>;
       { layer.recompute(kernels, backward) } -> std::same_as<void>;
       { layer.backward_input(kernels, backward) } -> std::same_as<void>;

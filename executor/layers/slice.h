@@ -1,5 +1,5 @@
 #pragma once
-// Slices of sequences: what layers must know of the tokens that one op works on.
+// Slices of sequences, and of texts: what layers must know of the tokens that one op works on.
 
 #include <cstdint>
 #include <span>
@@ -15,14 +15,15 @@ struct Slice {
   std::int32_t tokens = 0;                 // 0: the whole sequence
   std::vector<std::int32_t> earlier = {};  // tokens of each slice before it, in order
   std::int32_t later = 0;                  // tokens behind it
+  std::int32_t kept = 0;  // of a text: tokens before it, whose keys and values are kept apart
 
   /// Tokens before it.
   std::int32_t context() const {
-    std::int32_t sum = 0;
+    std::int32_t sum = kept;
     for (const std::int32_t length : earlier) sum += length;
     return sum;
   }
-  bool is_whole() const { return earlier.empty() && later == 0; }
+  bool is_whole() const { return earlier.empty() && kept == 0 && later == 0; }
 };
 
 /// Slices of these lengths, in order; of none one slice, the whole sequence. REQUIRES: lengths are

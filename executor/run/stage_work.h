@@ -336,14 +336,15 @@ class StageWork {
         .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
         .scratch = scratch_for(s, k),
-        .earlier_pieces = earlier_stashes(s, k)};
+        .earlier_pieces = earlier_stashes(s, k),
+        .kept = s.kept.elements()};
   }
 
   /// Where data has no targets: what the model says of each token's successor.
   void show_logits(const State& s, const ForwardSpans<T, W>& spans, std::int64_t microbatch) {
     if constexpr (std::same_as<T, W>) {
       if (!run_.setup.on_logits || !s.stage.is_last()) return;
-      run_.setup.on_logits(microbatch, backend_.fetch(s.stage.logits(spans)).span());
+      run_.setup.on_logits(microbatch, backend_.fetch(s.stage_of(microbatch).logits(spans)).span());
     }
   }
 

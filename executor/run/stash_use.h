@@ -25,8 +25,8 @@ struct StashUse {
     if (is_evicted) {
       spans.stash = evicted().acquire();
     } else {
-      spans.pieces = stage.stashes.acquire(stage.id, microbatch,
-                                           stage.stage_of(microbatch).sizes().stash_pieces,
+      const auto& shape = stage.of_text ? stage.stage : stage.stage_of(microbatch);
+      spans.pieces = stage.stashes.acquire(stage.id, microbatch, shape.sizes().stash_pieces,
                                            stage.most_stashes);
     }
   }

@@ -189,7 +189,10 @@ class TrainingRun {
   /// All devices run the batches, and end them.
   void run_batches(std::int64_t first, std::int64_t last) {
     std::ptrdiff_t here = 0;
-    devices_.for_each([&here](DeviceId, const Device&) { ++here; });
+    devices_.for_each([&](DeviceId, const Device& device) {
+      ++here;
+      for (const auto& replica : device.replicas) replica->read_on(setup_.stage);
+    });
     std::latch ready(here + 1);
     {
       std::optional<Watchdog> watchdog;

@@ -73,7 +73,8 @@ class Stage {
   // Spans that a call does not name may be empty, and so may be `after`. A first stage reads the
   // sample and no input, and makes no input gradient; a last stage makes no output, and takes no
   // output gradient. A slice's calls are handed the stashes of the slices before it, in pieces
-  // (earlier_pieces); a backward the context_gradient too. These may be longer than they must.
+  // (earlier_pieces); a backward the context_gradient too; a forward of a text what is kept of it.
+  // Pieces may be longer than they must.
 
   /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
   /// mean loss.
@@ -95,11 +96,14 @@ class Stage {
            .output = i + 1 < places_.size() ? output_of(i, stashes) : spans.output,
            .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
            .loss = spans.loss,
-           .earlier = earlier});
+           .earlier = earlier,
+           .kept = spans.kept.empty()
+                       ? spans.kept
+                       : part(spans.kept, place.context, place.layer.context_size())});
       if (keeps_context(place)) {
         const std::int64_t size = place.layer.inner_size();
         kernels.copy(std::span<const T>(part(stash_of(i, stashes), 0, size)),
-                     stashes.part_of_stage(place.context, size));
+                     stashes.part_of_stage(place.read_later, size));
       }
       if (after) after(i);
     }
@@ -203,8 +207,8 @@ class Stage {
     std::int64_t weights = 0;
     StashPlace stash = {}, output = {};             // output: but for the last layer's
     std::int64_t scratch = 0, output_gradient = 0;  // in the kept gradients; likewise
-    StashPlace context = {};                // a copy of what later slices read, while in a block
-    std::int64_t context_gradient = 0;      // in the stage's
+    StashPlace read_later = {};             // a copy of what later slices read, while in a block
+    std::int64_t context = 0;               // in the stage's
     std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
   };
   /// Layers that are made again together, from the input of the first. Their stashes lie in
@@ -233,7 +237,7 @@ class Stage {
     Earlier earlier;
     if (place.layer.context_size() == 0) return earlier;
     for (const std::span<const std::span<T>> pieces : slices)
-      earlier.push_back(pieces[place.block ? place.context.piece : place.stash.piece]);
+      earlier.push_back(pieces[place.block ? place.read_later.piece : place.stash.piece]);
     return earlier;
   }
   /// Blocks forget their stashes, which later slices would read.
@@ -283,7 +287,7 @@ class Stage {
     if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
     if (!spans.context_gradient.empty()) {
       own.context_gradient =
-          part(spans.context_gradient, place.context_gradient, place.layer.context_size());
+          part(spans.context_gradient, place.context, place.layer.context_size());
     }
     const Stashes stashes{spans.stash, spans.pieces, block};
     own.input = input_of(layer, spans.input, stashes);
@@ -406,9 +410,8 @@ class Stage {
         return StashPlace{.first = std::exchange(block, block + size)};
       };
       place.stash = add(place.layer.stash_size(), place.block.has_value());
-      if (keeps_context(place)) place.context = add_to_stash(place.layer.inner_size());
-      place.context_gradient = std::exchange(sizes_.context_gradient,
-                                             sizes_.context_gradient + place.layer.context_size());
+      if (keeps_context(place)) place.read_later = add_to_stash(place.layer.inner_size());
+      place.context = std::exchange(sizes_.context, sizes_.context + place.layer.context_size());
       place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
       const std::int64_t inside = place.layer.inner_size();
       largest_inner = std::max(largest_inner, inside);

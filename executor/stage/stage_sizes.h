@@ -22,7 +22,9 @@ struct StageSizes {
   std::int64_t kept_gradients =
       0;  // of backward_input(): kept until backward_weight() of the same microbatch
   std::int64_t inner_gradient = 0;  // the same, but free again when it returns; scratch is as large
-  std::int64_t context_gradient = 0;  // of W; of slices: from the backward of the last to the first
+  /// Of keys and values of all tokens, of slices: of their gradients, in W, from the backward of
+  /// the last slice to that of the first; of a text, what is kept.
+  std::int64_t context = 0;
 
   Pieces pieces_of_stash() const {
     Pieces pieces;

@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -39,15 +40,20 @@ struct StageSetup {
   std::uint64_t seed = 0;
   const Data* data = nullptr;
   std::vector<std::int32_t> slices = {};  // tokens of each slice of a sequence; empty: it is whole
+  /// Where microbatches are slices of one text, the next: told before each batch, of one
+  /// microbatch. The first has the most tokens. Null: they are not.
+  const Slice* text = nullptr;
 };
 
 /// A stage for each slice of a sequence.
 template <Kernels K>
 std::vector<Stage<K>> stage_shapes(const StageSetup& setup, LayerRange layers, double loss_scale) {
   std::vector<Stage<K>> shapes;
-  for (Slice& slice : slices_of(setup.model.sequence, setup.slices)) {
+  const auto slices = setup.text != nullptr ? std::vector{*setup.text}
+                                            : slices_of(setup.model.sequence, setup.slices);
+  for (const Slice& slice : slices) {
     shapes.emplace_back(setup.model, layers, setup.microbatch_size, loss_scale, setup.recompute,
-                        std::move(slice));
+                        slice);
   }
   return shapes;
 }
@@ -125,13 +131,20 @@ class StageState {
     output = ring(SlotKind::output, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
-    context_gradient = {SlotKind::context_gradient, id,    slots[SlotKind::context_gradient],
-                        sizes.context_gradient,     meter, wide};
+    context_gradient = {SlotKind::context_gradient,
+                        id,
+                        slots[SlotKind::context_gradient],
+                        sizes.context,
+                        meter,
+                        wide};
+    if (setup.text != nullptr) kept = allocate(sizes.context);
+    meter.commit(&MemoryByClass::activations, kept.bytes());
+    meter.acquire(&MemoryByClass::activations, kept.bytes());
     state = backend.template allocate<W>(state_size() + (slots.keeps_drift ? sizes.parameters : 0));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
-    const Bytes kept = state.bytes() + master.bytes();
-    meter.commit(&MemoryByClass::optimizer, kept);
-    meter.acquire(&MemoryByClass::optimizer, kept);
+    const Bytes optimizer_bytes = state.bytes() + master.bytes();
+    meter.commit(&MemoryByClass::optimizer, optimizer_bytes);
+    meter.acquire(&MemoryByClass::optimizer, optimizer_bytes);
     readers_.assign(static_cast<std::size_t>(read_forward().slots()), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =
@@ -207,7 +220,13 @@ class StageState {
   std::int64_t slice_of(std::int64_t microbatch) const { return microbatch % slice_count(); }
   /// As it works on a microbatch, or a slice.
   const Stage<typename B::Kernels>& stage_of(std::int64_t microbatch) const {
-    return shapes[static_cast<std::size_t>(slice_of(microbatch))];
+    return of_text ? *of_text : shapes[static_cast<std::size_t>(slice_of(microbatch))];
+  }
+  /// Takes up the next slice of the text, if there is one. While nothing runs.
+  void read_on(const StageSetup& setup) {
+    if (setup.text == nullptr) return;
+    of_text.emplace(setup.model, place.layers, setup.microbatch_size, place.loss_scale,
+                    setup.recompute, *setup.text);
   }
   /// What attention adds to while a microbatch's slices go backward, from the last to the first.
   std::span<W> take_context_gradient(std::int64_t microbatch) {
@@ -233,6 +252,7 @@ class StageState {
   const ReplicaId id;
   const std::vector<Stage<typename B::Kernels>> shapes;  // of each slice; mostly one
   const Stage<typename B::Kernels>& stage;               // the largest
+  std::optional<Stage<typename B::Kernels>> of_text;     // at its slice at hand
   const OptimizerConfig optimizer;
   const Data* data;
   const std::int32_t versions;
@@ -245,6 +265,7 @@ class StageState {
   Ring forward_weights, backward_weights;  // versions as passes read them, where that differs
   typename B::template Buffer<W> state;    // of the optimizer, and δ of a correction behind it
   typename B::template Buffer<W> master;   // empty: the versions of the weights are not rounded
+  typename B::template Buffer<T> kept;     // keys and values of a text
   std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
   typename B::Fence tied_sum;  // behind the newest of these sums
   /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
@@ -257,8 +278,8 @@ class StageState {
   std::shared_ptr<UpdateNorm> last_norm;  // where it decides alone: of its own tensors
   bool decides_alone = true;
   bool brings_squares = true;  // or another replica of its stage does, which has the same
-  bool recomputes = false;  // or has no backward: a forward forgets its stash
-  bool is_kept = false;  // its planes are those that a keeper of the run's state is shown
+  bool recomputes = false;     // or has no backward: a forward forgets its stash
+  bool is_kept = false;        // its planes are those that a keeper of the run's state is shown
   /// Updates that were not skipped, before the run; so far, where they are validated.
   std::int64_t steps = 0;
 

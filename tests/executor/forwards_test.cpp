@@ -7,6 +7,7 @@
 #include "core/import/models.h"
 #include "core/verify/verify.h"
 #include "executor/cpu/kernels.h"
+#include "executor/cpu/products.h"
 #include "executor/stage/evaluation.h"
 #include "tests/executor/models_of_transformers.h"
 #include "tests/support/training.h"
@@ -26,6 +27,13 @@ std::vector<ModelSpec> models() {
     all.push_back(parse_model("config.json", one.config));
     all.back().vocabulary = 256;
   }
+  return all;
+}
+
+/// The same, with positions for longer texts.
+std::vector<ModelSpec> models_that_read(std::int64_t tokens) {
+  std::vector<ModelSpec> all = models();
+  for (ModelSpec& model : all) model.sequence = static_cast<std::int32_t>(tokens);
   return all;
 }
 
@@ -91,9 +99,8 @@ Said said_by(const ModelFolder& folder, std::size_t depth, std::int64_t length,
 }
 
 TEST(Forwards, GoOnWithTheSameTokensOnEveryLayout) {
-  for (const ModelSpec& model : models()) {
-    // Over the end of a block of 64, where positions are not learned.
-    const std::int64_t length = shape_of(model).positions > 0 ? 12 : 70;
+  constexpr std::int64_t length = 70;
+  for (const ModelSpec& model : models_that_read(length)) {
     const ModelFolder folder = folder_of(model);
     const Said whole = said_by(folder, 1, length);
     EXPECT_EQ(std::ssize(whole.tokens), length);
@@ -104,15 +111,78 @@ TEST(Forwards, GoOnWithTheSameTokensOnEveryLayout) {
   }
 }
 
+/// What all layers as one stage say of the last of the tokens. Nothing is kept from a call to the
+/// next.
+std::vector<float> said_of_all(const ModelFolder& folder, std::span<const std::int32_t> tokens) {
+  ModelSpec model = folder.model;
+  model.sequence = static_cast<std::int32_t>(tokens.size());
+  const Stage<cpu::Kernels<float>> stage(model, even_stages(model, 1)[0], 1, 1.0);
+  std::vector<float> weights(static_cast<std::size_t>(stage.sizes().parameters));
+  stage.initialise(weights, 7);
+  Sample<float> sample;
+  sample.tokens.assign(tokens.begin(), tokens.end());
+  std::vector<float> stash(static_cast<std::size_t>(stage.sizes().stash));
+  const ForwardSpans<float> spans{.weights = weights, .sample = &sample, .stash = stash};
+  cpu::Kernels<float> kernels;
+  stage.forward(kernels, spans);
+  const auto vocabulary = static_cast<std::size_t>(model.vocabulary);
+  const auto last = stage.logits(spans).subspan((tokens.size() - 1) * vocabulary, vocabulary);
+  return {last.begin(), last.end()};
+}
+
+/// What `make` says with products that add in one order whatever their shapes.
+template <class Make>
+auto with_portable_products(const Make& make) {
+  const auto before = cpu::products();
+  cpu::set_products({.engine = "portable"});
+  const auto made = make();
+  cpu::set_products({.engine = before.engine.name, .precision = before.engine.precision});
+  return made;
+}
+
+// Keys and values are kept: what is said has the bits of all tokens read anew for each one. Over
+// the ends of two blocks that prompts are read in, and of two that attention multiplies.
+TEST(Forwards, SayWithKeptKeysAndValuesWhatAllTokensSay) {
+  constexpr std::int64_t kLength = 140;
+  for (const ModelSpec& model : models_that_read(kLength)) {
+    const ModelFolder folder = folder_of(model);
+    const Said rounded = said_by(folder, 3, kLength);  // by the products of this machine
+    const Said said = with_portable_products([&] {
+      Said exact = said_by(folder, 3, kLength);
+      const std::span<const std::int32_t> tokens = exact.tokens;
+      for (const std::size_t size : {3U, 4U, 63U, 64U, 65U, 66U, 128U, 129U, 139U}) {
+        const std::vector<float> anew = said_of_all(folder, tokens.first(size));
+        EXPECT_EQ(exact.logits[size - 3], anew) << model.name << ", " << size;
+        for (std::size_t token = 0; token < anew.size(); ++token)
+          EXPECT_NEAR(rounded.logits[size - 3][token], anew[token], 1e-5) << model.name;
+      }
+      return exact;
+    });
+    EXPECT_EQ(rounded.tokens, said.tokens);
+    // The control: what is said is not that of the last tokens alone.
+    EXPECT_NE(said_of_all(folder, std::span(said.tokens).last(64)),
+              said_of_all(folder, said.tokens));
+  }
+}
+
 // What is said is of the tokens alone: the same whether they were the prompt or were added.
 TEST(Forwards, SayTheSameOfAPromptAsOfWhatWasAdded) {
-  const ModelFolder folder = folder_of(models().back());
-  const Said whole = said_by(folder, 2, 68);
-  std::vector<std::int32_t> prompt(whole.tokens.begin(), whole.tokens.end() - 1);
-  go_on(folder, even_stages(folder.model, 3), prompt, 68, [&](std::span<const float> logits) {
-    EXPECT_TRUE(std::ranges::equal(logits, whole.logits.back()));
-    return false;
-  });
+  constexpr std::int64_t kLength = 140;
+  for (const ModelSpec& model : models_that_read(kLength)) {
+    const ModelFolder folder = folder_of(model);
+    with_portable_products([&] {
+      const Said whole = said_by(folder, 2, kLength);
+      for (const std::int64_t added : {1, 12, 13, 76}) {
+        std::vector<std::int32_t> prompt(whole.tokens.begin(), whole.tokens.end() - added);
+        go_on(folder, even_stages(folder.model, 3), prompt, kLength, [&](auto logits) {
+          const auto at = static_cast<std::size_t>(kLength - 3 - added);
+          EXPECT_TRUE(std::ranges::equal(logits, whole.logits[at])) << added;
+          return false;
+        });
+      }
+      return true;
+    });
+  }
 }
 
 TEST(Forwards, EndWithWhatTheCallerThrows) {

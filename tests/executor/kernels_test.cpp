@@ -50,7 +50,8 @@ TYPED_TEST_SUITE(KernelsOf, Scalars);
 TYPED_TEST(KernelsOf, MultipliesInAscendingOrderWhateverTheInstructionSet) {
   using T = TypeParam;
   const std::vector<std::vector<std::int64_t>> shapes{{1, 1, 1},      {5, 3, 7},     {6, 128, 16},
-                                                      {13, 129, 257}, {64, 300, 33}, {70, 1, 260}};
+                                                      {13, 129, 257}, {64, 300, 33}, {70, 1, 260},
+                                                      {1, 131, 2100}, {1, 66, 70},   {1, 3, 1}};
   for (const auto& shape : shapes) {
     const std::int64_t rows = shape[0], inner = shape[1], columns = shape[2];
     const std::vector<T> a = random_numbers<T>(rows * inner, 1);

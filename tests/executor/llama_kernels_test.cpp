@@ -283,5 +283,61 @@ TYPED_TEST(LlamaKernels, HeadsThatShareKeysAttendAsIfEachHadACopy) {
   this->expect_near(dqkv, expected);
 }
 
+/// Keys and values of the first `tokens` of each sample.
+template <class T>
+std::vector<T> keys_and_values(const AttentionShape& shape, const std::vector<T>& qkv,
+                               std::int64_t tokens) {
+  std::vector<T> kept;
+  for (std::int64_t row = 0; row < shape.rows(); ++row) {
+    if (row % shape.sequence >= tokens) continue;
+    const auto* from = qkv.data() + row * shape.qkv_width();
+    kept.insert(kept.end(), from + shape.width, from + shape.qkv_width());
+  }
+  return kept;
+}
+
+/// Of `count` tokens of each sample those from `first` on.
+template <class T>
+std::vector<T> rows_of(const std::vector<T>& whole, const AttentionShape& shape, std::int64_t first,
+                       std::int64_t count) {
+  std::vector<T> rows;
+  const std::int64_t width = std::ssize(whole) / shape.rows();
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    const auto* from = whole.data() + (sample * shape.sequence + first) * width;
+    rows.insert(rows.end(), from, from + count * width);
+  }
+  return rows;
+}
+
+TYPED_TEST(LlamaKernels, AttendToKeptKeysWithTheBitsOfTheWholeText) {
+  using T = TypeParam;
+  for (const std::int64_t key_value_heads : {0, 2}) {
+    const AttentionShape whole{
+        .batch = 2, .sequence = 330, .heads = 6, .width = 24, .key_value_heads = key_value_heads};
+    const auto qkv = random_numbers<T>(whole.rows() * whole.qkv_width(), 1);
+    std::vector<T> log_sum0(static_cast<std::size_t>(whole.rows() * 6));
+    std::vector<T> y0(static_cast<std::size_t>(whole.rows() * whole.width));
+    this->kernels.attention(whole, {.qkv = qkv, .log_sum = log_sum0, .y = y0});
+    for (const std::int64_t count : {1, 2, 64, 300}) {
+      AttentionShape shape = whole;
+      shape.sequence = count;
+      for (const std::int64_t before : {0, 1, 63, 64, 65, 128, 255, 256, 300}) {
+        if (before + count > whole.sequence) continue;
+        const std::vector<T> own = rows_of(qkv, whole, before, count);
+        std::vector<T> kept = keys_and_values(whole, qkv, before + count);
+        std::vector<T> log_sum(static_cast<std::size_t>(shape.rows() * 6));
+        std::vector<T> y(static_cast<std::size_t>(shape.rows() * whole.width));
+        const AttentionForward<T> spans{.qkv = own, .log_sum = log_sum, .y = y, .kept = kept};
+        this->kernels.attention(shape, spans);
+        EXPECT_EQ(y, rows_of(y0, whole, before, count)) << before << " + " << count;
+        // The control: a value of the first token.
+        kept[static_cast<std::size_t>(whole.key_width())] += T{1};
+        this->kernels.attention(shape, spans);
+        EXPECT_NE(y, rows_of(y0, whole, before, count)) << before << " + " << count;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::cpu

@@ -98,7 +98,7 @@ void expect_slices_take_what_is_said(const ModelSpec& model) {
         for (const auto& [size, count] : sizes.pieces_of_stash()) pieces[4 * size] = count;
         std::erase_if(planned, [](const auto& piece) { return piece.first * piece.second == 0; });
         EXPECT_EQ(planned, pieces) << i;
-        EXPECT_EQ(bytes[SlotKind::context_gradient], 4 * sizes.context_gradient);
+        EXPECT_EQ(bytes[SlotKind::context_gradient], 4 * sizes.context);
         if (i > 0) continue;
         EXPECT_EQ(bytes[SlotKind::output], 4 * sizes.boundary);
         EXPECT_EQ(bytes[SlotKind::kept_gradients], 4 * sizes.kept_gradients);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes models_of_transformers.h, beside this: what tiny models of transformers 5.24 compute.
+"""Writes models_of_transformers.h, beside this: what tiny models of transformers 5.24 compute. With
+--check an older transformers, too, says whether it computes the same: of the kinds that it knows.
 
 GPT-2, Llama 3 with its scaling of rotary positions, Qwen 2 and Qwen 3, with weights and tokens that
 weight() and token() make for both sides. Of each the configuration, the loss, of each tensor of
@@ -12,6 +13,8 @@ of 20 steps of torch.optim.AdamW.
 
 import json
 import pathlib
+import re
+import sys
 
 import torch
 import transformers
@@ -131,15 +134,25 @@ def models():
         "original_max_position_embeddings": 16,
     }
     plain = {"rope_type": "default", "rope_theta": 100.0}
-    llama = transformers.LlamaConfig(**common, head_dim=8, rope_parameters=scaled)
-    qwen2 = transformers.Qwen2Config(**common, rope_parameters=plain)
-    qwen3 = transformers.Qwen3Config(
-        **common, head_dim=6, rope_parameters=plain, tie_word_embeddings=True
-    )
+    llama = transformers.LlamaConfig(**common, head_dim=8, **rotary(scaled))
+    qwen2 = transformers.Qwen2Config(**common, **rotary(plain))
     yield transformers.GPT2LMHeadModel, gpt2, parts_of_gpt2
     yield transformers.LlamaForCausalLM, llama, parts_of_llama
     yield transformers.Qwen2ForCausalLM, qwen2, parts_of_llama
+    if not hasattr(transformers, "Qwen3Config"):
+        return
+    qwen3 = transformers.Qwen3Config(
+        **common, head_dim=6, **rotary(plain), tie_word_embeddings=True
+    )
     yield transformers.Qwen3ForCausalLM, qwen3, parts_of_llama
+
+
+def rotary(positions):
+    if int(transformers.__version__.split(".")[0]) >= 5:
+        return {"rope_parameters": positions}
+    scaling = {key: value for key, value in positions.items() if key != "rope_theta"}
+    is_plain = positions["rope_type"] == "default"
+    return {"rope_theta": positions["rope_theta"], "rope_scaling": None if is_plain else scaling}
 
 
 def logits_and_targets(model, step):
@@ -158,14 +171,14 @@ def number(value):
     return f"{float(value.detach()):.12g}"
 
 
-def measured(make, config, parts_of):
+def measured(make, config, parts_of, factor=1.0):
     config._attn_implementation = "eager"
     model = make(config).to(torch.float64)
     model.train()
     parts = parts_of(model)
     for i, part in enumerate(parts):
         count = part.whole(lambda parameter: parameter.detach()).numel()
-        part.set(weight(i, count, part.name.endswith("gain")))
+        part.set(factor * weight(i, count, part.name.endswith("gain")))
     assert sum(p.numel() for p in model.parameters()) == sum(
         part.whole(lambda parameter: parameter.detach()).numel() for part in parts
     )
@@ -254,5 +267,27 @@ inline const std::vector<ModelOfTransformers> kModelsOfTransformers{{
     pathlib.Path(__file__).with_name("models_of_transformers.h").write_text(text)
 
 
+def numbers_of(case):
+    """Of a model in the header: all but those of its configuration and in names."""
+    _, _, case = case.partition(')",')
+    return [float(one) for one in re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e-?\d+)?", re.sub('"[^"]*"', "", case))]
+
+
+def check():
+    header = pathlib.Path(__file__).with_name("models_of_transformers.h").read_text()
+    written = header.split('R"(')[1:]
+    failed = 0
+    for (make, config, parts), there in zip(models(), written):
+        there = numbers_of(there.partition("// clang-format on")[0])
+        worst = {}
+        for factor in (1.0, 1.001):  # the second is the control: other weights
+            here = numbers_of(measured(make, config, parts, factor))
+            assert len(here) == len(there) > 100, (len(here), len(there))
+            worst[factor] = max(abs(a - b) / max(abs(b), 1e-2) for a, b in zip(here, there))
+        print(f"{make.__name__}: {len(there)} numbers, {worst[1.0]:.1e} apart at most")
+        failed += not worst[1.0] < 1e-5 < worst[1.001]
+    sys.exit(failed > 0)
+
+
 if __name__ == "__main__":
-    main()
+    check() if sys.argv[1:] == ["--check"] else main()

@@ -219,8 +219,8 @@ TEST(Streams, AreSeenToLackEveryKindOfWait) {
 
 // What passes between devices: arrivals of transfers, of gradients to a sum and of the sum, of
 // squares to a norm and of the decision.
-/// Fences are left out one by one; with a sanitizer, which looks for other faults, each fourth.
-constexpr std::int64_t kFences = testing::kSanitized ? 4 : 1;
+/// Fences are left out one by one; with a sanitizer, which looks for other faults, some.
+constexpr std::int64_t kFences = testing::kSanitized ? 13 : 1;
 
 TEST(Streams, AreSeenToLackEveryFence) {
   if (kRacesAreFound) GTEST_SKIP() << "the thread sanitizer stops at the first";

@@ -503,7 +503,7 @@ class DeferredKernels {
            [=](const K& k) { k.gelu_backward(x, dy, dx); });
   }
   void attention(AttentionShape shape, const AttentionForward<T>& s) const {
-    std::vector<Access> uses{read(s.qkv), write(s.log_sum), write(s.y)};
+    std::vector<Access> uses{read(s.qkv), read(s.kept), write(s.log_sum), write(s.y)};
     launch("attention", with_slices(s.earlier, std::move(uses)),
            [shape, late = s,
             list = std::vector(s.earlier.begin(), s.earlier.end())](const K& k) mutable {

@@ -211,17 +211,20 @@ inline const std::vector<int> kOptions{0, 1, 2, 4, 5, 7, 8, 14, 24, 31}, kSomeOp
 
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
 /// embeddings, width, the global norm and post-validation, alone and together; with a sanitizer
-/// none, some and all of these. With `nth` only each nth of the whole grid, sanitizer or not.
+/// none, some and all of these, and of schedules that are searched for each fourth. With `nth` only
+/// each nth of the whole grid, sanitizer or not.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches,
                                             std::size_t nth = 1) {
   std::vector<Pipeline> all;
   std::size_t served = 0;
+  const bool is_sample = kSanitized && nth == 1;
+  if (is_sample && find_schedule(schedule).orders_by_costs) nth = 4;
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
-        for (const int bits : kSanitized&& nth == 1 ? kSomeOptions : kOptions) {
+        for (const int bits : is_sample ? kSomeOptions : kOptions) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::stage;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034  # Those who source this use the lists.
-# The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo, tools/scripts/bench and tools/scripts/bare_root.
+# The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo and tools/scripts.
 
 # What builds `tandem`; the tests need more, and are left out where that is missing.
 packages_build=(g++ cmake ninja-build libboost-program-options-dev libfmt-dev
@@ -7,6 +7,9 @@ packages_build=(g++ cmake ninja-build libboost-program-options-dev libfmt-dev
 # What tests are built with, compare with, open pages with, check JSON against schemas with, and shells that complete words; all
 # but the first two may be missing, then tests skip, but in CI.
 packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev zsh fish libopenmpi-dev openmpi-bin)
+# What tools/scripts/oracles makes its environments with, and what packages of PyPI there import.
+packages_oracles=(python3-venv python3-pip python3-torch python3-numpy python3-packaging python3-requests python3-yaml
+  python3-typing-extensions python3-six python3-setuptools)
 # Peers that tools/scripts/bench compares with; it does without those it lacks.
 packages_bench=(libsimgrid-dev python3-torch libopenblas0-pthread)
 # What tools/scripts/corpus reads texts from: public domain all.

@@ -195,6 +195,7 @@ class KernelSet {
   }
   void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const {
     check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+    TANDEM_CHECK(spans.kept.empty(), spans.kept.size());  // texts are made on the CPU alone
     if constexpr (requires { context_->attend(shape, spans); }) {
       if (spans.earlier.empty() && context_->attend(shape, spans)) return;
     }

@@ -58,7 +58,7 @@ class SlicedModel {
     // Halves, so that sums of products are exact.
     if (model.architecture == Architecture::linear) stages_.front().initialise(weights_, 4);
     gradients_.assign(weights_.size(), T{});
-    context_gradient_ = unwritten<T>(sizes.context_gradient);
+    context_gradient_ = unwritten<T>(sizes.context);
   }
 
   std::vector<T>& weights() { return weights_; }

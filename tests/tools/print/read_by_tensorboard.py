@@ -27,6 +27,7 @@ def main(folder, log):
         expected = [(line["step"], single(line[tag])) for line in lines if tag in line]
         found = [(event.step, event.value) for event in read.Scalars(tag)]
         assert found == expected, (tag, found, expected)
+        assert found != [(step + 1, value) for step, value in expected], tag  # the control
         print(f"{tag}: {len(found)} values, equal")
 
 

@@ -6,6 +6,7 @@ of texts; and a search for texts of which tandem makes something else.
     v/bin/python hugging_face.py fuzz PIPE STRINGS   # PIPE: build/release/tandem_tokenizer_pipe
     v/bin/python hugging_face.py characters PIPE     # every character, alone and between others
     v/bin/python hugging_face.py speed PIPE FILE
+    v/bin/python hugging_face.py tiktoken PIPE STRINGS  # GPT-2's against OpenAI's library (tiktoken 0.14.0)
 """
 
 import json
@@ -197,6 +198,38 @@ def fuzz(pipe, count, seed=1):
     sys.exit(failed > 0)
 
 
+def encoding_of(made):
+    """GPT-2's tokenizer in OpenAI's library: ids are the ranks of merges."""
+    import tiktoken
+
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    # Bytes that print stand for themselves, the others for the letters behind them, in their order.
+    printing = [byte for byte in range(256) if 33 <= byte <= 126 or 161 <= byte and byte != 173]
+    hidden = [byte for byte in range(256) if byte not in printing]
+    byte_of = {chr(byte): byte for byte in printing} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
+    assert set(byte_of) == set(letters)
+    special = {text: made.token_to_id(text) for text in SPECIAL["gpt2"]}
+    ranks = {bytes(byte_of[letter] for letter in text): id
+             for text, id in made.get_vocab().items() if text not in special}
+    pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    return tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
+
+
+def against_tiktoken(pipe, count):
+    words = list({word for text in texts() for word in text.split()})[:5000]
+    source = random.Random(1)
+    batch = [random_text(source, words) for _ in range(count)]
+    with tempfile.TemporaryDirectory() as folder:
+        made, path = saved(folder, "gpt2", 4000)
+        encoding = encoding_of(made)
+        ours = list(piped(pipe, path, batch))
+    differ = [text for text, ids in zip(batch, ours) if encoding.encode(text, allowed_special="all") != ids]
+    print(count, "texts", len(differ), "differ", differ[:5])
+    # The control: an encoding that knows no special token.
+    plain = sum(encoding.encode(text, disallowed_special=()) != ids for text, ids in zip(batch, ours))
+    sys.exit(len(differ) > 0 or plain == 0)
+
+
 def characters(pipe):
     failed = 0
     all_of_them = [chr(code) for code in range(0x110000) if not 0xd800 <= code < 0xe000]
@@ -237,6 +270,8 @@ if __name__ == "__main__":
         fixtures()
     elif sys.argv[1] == "fuzz":
         fuzz(sys.argv[2], int(sys.argv[3]), *map(int, sys.argv[4:5]))
+    elif sys.argv[1] == "tiktoken":
+        against_tiktoken(sys.argv[2], int(sys.argv[3]))
     elif sys.argv[1] == "characters":
         characters(sys.argv[2])
     elif sys.argv[1] == "speed":
