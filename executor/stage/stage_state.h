@@ -51,6 +51,12 @@ std::vector<Stage<K>> stage_shapes(const StageSetup& setup, LayerRange layers, d
   }
   return shapes;
 }
+/// Of a stage with these slots: only if it makes its stashes again does it keep contexts apart.
+inline StageSetup with_contexts(StageSetup setup, const StageSlots& slots) {
+  if (setup.recompute == Recompute::stage && slots[SlotKind::context] == 0)
+    setup.recompute = Recompute::none;
+  return setup;
+}
 /// That of the most tokens: memory is laid out for it.
 template <Kernels K>
 const Stage<K>& largest_of(const std::vector<Stage<K>>& shapes) {
@@ -91,6 +97,7 @@ class StageState {
   using T = typename B::Scalar;
   using W = typename B::Kernels::Wide;
   using Ring = SlotRing<B>;
+  using Pieces = std::span<const std::span<T>>;
   /// Versions of the weights are rounded: one further copy is what is trained.
   static constexpr bool kHasMaster = !std::same_as<T, W>;
 
@@ -99,13 +106,15 @@ class StageState {
              MemoryMeter& meter, StashPool<B>& of_device)
       : place(where),
         id(where.id),
-        shapes(stage_shapes<typename B::Kernels>(setup, where.layers, where.loss_scale)),
+        shapes(stage_shapes<typename B::Kernels>(with_contexts(setup, slots), where.layers,
+                                                 where.loss_scale)),
         stage(largest_of(shapes)),
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
         stashes(of_device),
         most_stashes(slots[SlotKind::stash]),
+        most_contexts(slots[SlotKind::context]),
         forwards_in_scratch(setup.recompute == Recompute::stage && slots.forwards_in_workspace) {
     const auto allocate = [&](std::int64_t elements) {
       return backend.template allocate<T>(elements);
@@ -205,6 +214,8 @@ class StageState {
   /// Slices are counted through microbatches.
   std::int64_t slice_count() const { return std::ssize(shapes); }
   std::int64_t slice_of(std::int64_t microbatch) const { return microbatch % slice_count(); }
+  /// Whether slices leave keys and values beside their stashes, which are made again.
+  bool keeps_context() const { return recomputes && slice_count() > 1; }
   /// As it works on a microbatch, or a slice.
   const Stage<typename B::Kernels>& stage_of(std::int64_t microbatch) const {
     return shapes[static_cast<std::size_t>(slice_of(microbatch))];
@@ -216,7 +227,26 @@ class StageState {
     const bool begins = slice_of(microbatch) + 1 == slice_count();
     return begins ? context_gradient.acquire(whole) : context_gradient.held(whole);
   }
-  void release_context_gradient(std::int64_t microbatch) {
+  /// What later slices read of one, apart from its stash, which is made again; else nothing.
+  Pieces take_context(std::int64_t microbatch) {
+    if (!keeps_context()) return {};
+    return stashes.acquire({id, SlotKind::context}, microbatch,
+                           stage_of(microbatch).sizes().context_pieces, most_contexts);
+  }
+  Pieces context_of(std::int64_t microbatch) const {
+    return keeps_context() ? stashes.held({id, SlotKind::context}, microbatch) : Pieces();
+  }
+  /// What the microbatch's slices before this one have left for it. Valid until the next call.
+  std::span<const Pieces> earlier_slices(std::int64_t microbatch) {
+    const SlotKind kind = keeps_context() ? SlotKind::context : SlotKind::stash;
+    earlier_.clear();
+    for (std::int64_t slice = slice_of(microbatch); slice > 0; --slice)
+      earlier_.push_back(stashes.held({id, kind}, microbatch - slice));
+    return earlier_;
+  }
+  /// When a slice has gone backward nobody reads its keys and values, nor adds to their gradients.
+  void release_context(std::int64_t microbatch) {
+    if (keeps_context()) stashes.release({id, SlotKind::context}, microbatch);
     if (slice_count() > 1 && slice_of(microbatch) == 0)
       context_gradient.release(microbatch / slice_count());
   }
@@ -237,7 +267,7 @@ class StageState {
   const Data* data;
   const std::int32_t versions;
   StashPool<B>& stashes;
-  const std::int32_t most_stashes;
+  const std::int32_t most_stashes, most_contexts;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients, context_gradient;
   Ring weights, input, output, input_gradient, kept_gradients;
@@ -257,8 +287,8 @@ class StageState {
   std::shared_ptr<UpdateNorm> last_norm;  // where it decides alone: of its own tensors
   bool decides_alone = true;
   bool brings_squares = true;  // or another replica of its stage does, which has the same
-  bool recomputes = false;  // or has no backward: a forward forgets its stash
-  bool is_kept = false;  // its planes are those that a keeper of the run's state is shown
+  bool recomputes = false;     // or has no backward: a forward forgets its stash
+  bool is_kept = false;        // its planes are those that a keeper of the run's state is shown
   /// Updates that were not skipped, before the run; so far, where they are validated.
   std::int64_t steps = 0;
 
@@ -308,6 +338,7 @@ class StageState {
   std::vector<std::int64_t>
       readers_;  // microbatches in flight that keep the version in each weight slot
   Sample<W> sample_;
+  std::vector<Pieces> earlier_;
 };
 
 }  // namespace tandem
