@@ -176,6 +176,7 @@ OfSlices<StashPieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes)
 struct StashBytes {
   Bytes stash = 0, context = 0;
 };
+/// Those of each slice; of a whole microbatch alone.
 OfSlices<StashBytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes);
 
 /// Bytes of the state that the updates of a stage with these slots keep.

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-std::vector<ModelSpec> models() {
+std::vector<ModelSpec> sized_models() {
   ModelSpec wide = testing::tiny_gpt(false);
   wide.blocks = 1;
   wide.heads = 4;
@@ -71,7 +71,7 @@ void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t m
 }
 
 TEST(ModelSizes, StagesTakeWhatTheFormulasSayToTheByte) {
-  for (const ModelSpec& model : models()) {
+  for (const ModelSpec& model : sized_models()) {
     const auto layers = static_cast<std::int32_t>(layers_of(model).size());
     for (std::int32_t first = 0; first < layers; ++first) {
       for (std::int32_t last = first + 1; last <= layers; ++last) {
