@@ -430,7 +430,7 @@ int run_train(const Options& options) {
     refuse(options, "--with-prediction is for --trace: give --trace FILE");
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RankPlace> place = rank_place_of(options);
-  check_ranks(options, place.has_value());
+  check_ranks(options, place ? &*place : nullptr);
   if (place && options.has("reference"))
     refuse(options, "--reference is serial: it is for one process");
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));
