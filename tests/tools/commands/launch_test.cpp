@@ -273,6 +273,43 @@ TEST_F(Launch, RefusesMpiWhereItCannotBe) {
                                 HasSubstr("use --transport tcp")));
 }
 
+std::size_t folders_of_copies() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    count += entry.path().filename().string().starts_with("tandem-copies-") ? 1 : 0;
+  return count;
+}
+
+/// Until its end the run has nothing on the disk that it could go on from.
+TEST_F(Launch, GoesOnFromMemoryToTheSameBytes) {
+  ASSERT_EQ(tandem("train plan.json --steps 12 --checkpoint alone").code, 0);
+  const std::size_t before = folders_of_copies();
+  const std::string train =
+      "launch -n 2 --restarts 1 -- train plan.json --steps 12 --inject kill:op=60 --checkpoint ";
+  const Ran ran = tandem(train + "kept --buddy");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("was killed by signal 9"));
+  EXPECT_THAT(ran.err, ContainsRegex("note: goes on from step [1-9][0-9]?, which is in memory"));
+  EXPECT_EQ(folders_of_copies(), before);
+  for (const char* file : {"model.safetensors", "state.safetensors"}) {
+    const std::string kept = read(fmt::format("kept/step-00000012/{}", file));
+    EXPECT_GT(kept.size(), 100u);
+    EXPECT_TRUE(kept == read(fmt::format("alone/step-00000012/{}", file))) << file;
+  }
+  const Ran anew = tandem(train + "anew");
+  EXPECT_THAT(anew.err, Not(HasSubstr("goes on"))) << "without copies there is nothing";
+}
+
+TEST_F(Launch, CopiesAreForRanksThatItStartsHere) {
+  const Ran alone = tandem("train plan.json --buddy");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("tandem launch --restarts N"));
+  write("ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+  const Ran elsewhere = tandem(by_ssh() + "-n 2 -- train plan.json --buddy");
+  EXPECT_EQ(elsewhere.code, 2);
+  EXPECT_THAT(elsewhere.err, HasSubstr("all ranks must be here"));
+}
+
 TEST_F(Launch, TakesItsLineWithAndWithoutDashes) {
   for (const char* line :
        {"launch -n 2 -- version --json", "launch --processes 2 version --json"}) {
