@@ -41,7 +41,7 @@ struct Scenario {
   Reserve reserve = {};                                       // of it, which no plan may fill
   // What a stage keeps of one microbatch (slice), for curves, in bytes: `stash` where its slots are
   // known, `held` where activations are freed as they are used. Where `memory` is there, one is.
-  std::optional<OfSlices<Bytes>> stash = {};
+  std::optional<OfSlices<StashBytes>> stash = {};
   std::optional<OfSlices<HeldActivation>> held = {};
   std::optional<ModelUse> use = {};             // of a model on a cluster
   std::optional<Network> network = {};          // what shares links, where contention is simulated

@@ -124,7 +124,7 @@ std::optional<Duration> hold_until_back(Table<DeviceId, std::vector<Change>>& ch
 }  // namespace
 
 Curves curves_of(const Program& program, const Timeline& timeline,
-                 const OfSlices<Bytes>& stash_bytes) {
+                 const OfSlices<StashBytes>& stash_bytes) {
   const Placement& placement = program.placement();
   const bool sized = stash_bytes.replicas() > 0;
   TANDEM_CHECK(!sized || stash_bytes.replicas() == placement.replicas(), stash_bytes.replicas());
@@ -134,8 +134,9 @@ Curves curves_of(const Program& program, const Timeline& timeline,
     const DeviceId device = placement.device[replica];
     hold(in_flight[device], life.forward, life.gradient, 1);
     if (!sized) continue;
-    const Bytes stash = stash_bytes(replica, key.second % program.slices());
+    const auto [stash, context] = stash_bytes(replica, key.second % program.slices());
     const auto made = life.recompute ? life.recompute : life.forward;
+    if (life.recompute) hold(bytes[device], life.forward, life.input_gradient, context);
     hold(bytes[device], hold_until_back(bytes, placement, device, life, made, stash), life.gradient,
          stash);
   }

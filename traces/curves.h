@@ -24,8 +24,9 @@ struct Curves {
   Table<DeviceId, Curve>
       in_flight;  // microbatches of all its stages, from forward to the last gradient op
   Table<DeviceId, Curve>
-      activation_bytes;  // stashes: from forward, or recompute where there is one; evicted ones are
-                         // with the partner, and on both devices while they move
+      activation_bytes;  // stashes: from forward, or recompute where there is one, and before it
+                         // what later slices read; evicted ones are with the partner, and on both
+                         // devices while they move
   Table<ReplicaId, Curve>
       versions;  // of the weights: the newest, and those that will be read again
 };
@@ -34,7 +35,7 @@ struct Curves {
 /// stay to the end. REQUIRES: `timeline` belongs to `program`; `stash_bytes` is empty (no bytes are
 /// known) or has a row a stage.
 Curves curves_of(const Program& program, const Timeline& timeline,
-                 const OfSlices<Bytes>& stash_bytes);
+                 const OfSlices<StashBytes>& stash_bytes);
 
 /// peak_held() in time, rounded to bytes: `all` from the forward, whether or not it is recomputed,
 /// `after_input` from the input-gradient to the weight-gradient. Where nothing is evicted no device

@@ -5,14 +5,15 @@
 #include "core/base/check.h"
 #include "core/memory/held_changes.h"
 #include "core/memory/scheduled_ops.h"
+#include "core/memory/slot_knowledge.h"
 
 namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",          "gradients",       "stash",           "input",        "output",
-      "input_gradient",   "kept_gradients",  "eviction_buffer", "hosted_stash", "forward_weights",
-      "backward_weights", "context_gradient"};
+      "weights",          "gradients",        "stash",           "input",        "output",
+      "input_gradient",   "kept_gradients",   "eviction_buffer", "hosted_stash", "forward_weights",
+      "backward_weights", "context_gradient", "context"};
   return kNames[index(kind)];
 }
 
@@ -74,7 +75,7 @@ Table<DeviceId, double> peak_held(const Schedule& schedule, const OfSlices<HeldA
 }
 
 Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,
-                                    const OfSlices<Pieces>& pieces) {
+                                    const OfSlices<StashPieces>& pieces) {
   const Placement& placement = program.placement();
   const MicrobatchSequence sequence(program);
   std::vector<bool> recomputes(placement.replicas(), program.forwards_alone());
@@ -82,26 +83,44 @@ Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& sl
     if (instruction.op.kind == OpKind::recompute) recomputes[index(instruction.op.replica)] = true;
   }
   Table<DeviceId, Pieces> used(placement.devices), most(placement.devices);
-  const auto take = [&](const Op& op, std::int64_t stashes) {
+  const auto take = [&](const Op& op, Pieces StashPieces::* which, std::int64_t times) {
     const DeviceId device = placement.device[op.replica];
-    for (const auto& [size, count] : pieces(op.replica, program.slice_of(op))) {
-      const std::int64_t now = used[device][size] += stashes * count;
+    for (const auto& [size, count] : pieces(op.replica, program.slice_of(op)).*which) {
+      const std::int64_t now = used[device][size] += times * count;
       most[device][size] = std::max(most[device][size], now);
     }
   };
+  constexpr auto kStash = &StashPieces::stash, kContext = &StashPieces::context;
   for_each_until_steady(program, [&](const Op& op) {
     if (sequence.evicts(op.replica, op.microbatch)) return;
-    if (op.kind == OpKind::forward && recomputes[index(op.replica)]) {
+    const bool again = recomputes[index(op.replica)], keeps = again && program.slices() > 1;
+    if (op.kind == OpKind::forward && again) {
+      if (keeps) take(op, kContext, 1);
       if (slots[op.replica].forwards_in_workspace) return;
-      take(op, 1);  // while it runs
-      take(op, -1);
+      take(op, kStash, 1);  // while it runs
+      take(op, kStash, -1);
     } else if (op.kind == OpKind::forward || op.kind == OpKind::recompute) {
-      take(op, 1);
-    } else if (makes_weight_gradient(op.kind)) {
-      take(op, -op.span);
+      take(op, kStash, 1);
     }
+    if (makes_input_gradient(op.kind) && keeps) take(op, kContext, -1);
+    if (makes_weight_gradient(op.kind)) take(op, kStash, -op.span);
   });
   return most;
+}
+
+void count_pooled(const Program& program, SlotCounts& slots) {
+  // A size of its own tells what is whose: even ones stashes, odd ones contexts.
+  Table<ReplicaId, StashPieces> own;
+  for (const ReplicaId replica : ids(slots)) {
+    const auto size = 2 * static_cast<std::int64_t>(index(replica));
+    own.push_back({.stash = {{size, 1}}, .context = {{size + 1, 1}}});
+  }
+  for (const Pieces& pool : stash_pools(program, slots, own)) {
+    for (const auto& [size, count] : pool) {
+      const SlotKind kind = size % 2 == 0 ? SlotKind::stash : SlotKind::context;
+      slots[ReplicaId(size / 2)][kind] = static_cast<std::int32_t>(count);
+    }
+  }
 }
 
 Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
@@ -136,24 +155,28 @@ OfSlices<HeldActivation> framework_of(const Table<ReplicaId, StageBytes>& bytes)
       [](const StageBytes& whole) { return whole.framework; });
 }
 
-OfSlices<Pieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes) {
-  return by_slices<Pieces>(
-      bytes, [](const SliceBytes& slice) { return slice.stash_pieces; },
+OfSlices<StashPieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes) {
+  return by_slices<StashPieces>(
+      bytes, [](const SliceBytes& slice) { return slice.pieces; },
       [](const StageBytes& whole) {
-        return whole.stash_pieces.empty() ? Pieces{{whole[SlotKind::stash], 1}}
-                                          : whole.stash_pieces;
+        return whole.pieces.stash.empty() ? StashPieces{.stash = {{whole[SlotKind::stash], 1}}}
+                                          : whole.pieces;
       });
 }
 
-OfSlices<Bytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes) {
-  return by_slices<Bytes>(
+Bytes total_of(const Pieces& pieces) {
+  Bytes bytes = 0;
+  for (const auto& [size, count] : pieces) bytes += size * count;
+  return bytes;
+}
+
+OfSlices<StashBytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes) {
+  return by_slices<StashBytes>(
       bytes,
       [](const SliceBytes& slice) {
-        Bytes sum = 0;
-        for (const auto& [size, count] : slice.stash_pieces) sum += size * count;
-        return sum;
+        return StashBytes{total_of(slice.pieces.stash), total_of(slice.pieces.context)};
       },
-      [](const StageBytes& whole) { return whole[SlotKind::stash]; });
+      [](const StageBytes& whole) { return StashBytes{.stash = whole[SlotKind::stash]}; });
 }
 
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes) {

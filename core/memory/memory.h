@@ -41,8 +41,10 @@ enum class SlotKind : std::uint8_t {
   context_gradient,  // of the keys and values of a whole microbatch whose sequences are sliced:
                      // the backward of a slice adds what it owes those before it; last slice's
                      // input gradient op … first slice's, in the order in which these begin
+  context,  // keys and values of a slice whose stash is made again: later slices read them; forward
+            // … its input gradient op. Pieces of the pool of stashes
 };
-inline constexpr std::size_t kSlotKinds = 12;
+inline constexpr std::size_t kSlotKinds = 13;
 /// Versions: what updates make and passes read, not a microbatch's.
 constexpr bool is_version(SlotKind kind) {
   return kind == SlotKind::weights || kind == SlotKind::forward_weights ||
@@ -133,25 +135,32 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
 
 /// How many pieces of each size, in bytes or in elements.
 using Pieces = std::map<std::int64_t, std::int64_t>;
+/// All of them together.
+std::int64_t total_of(const Pieces& pieces);
+
+/// Of one stash; and of the context that stays where it is made again, of slices alone.
+struct StashPieces {
+  Pieces stash = {}, context = {};
+};
 
 /// The pools that the stages of a device take the pieces of their stashes from: as many of each
-/// size as are ever in use at once, by the order of the device's ops. `pieces`: of one stash.
-/// Evicted stashes are elsewhere.
+/// size as are ever in use at once, by the order of the device's ops. Evicted stashes are
+/// elsewhere.
 Table<DeviceId, Pieces> stash_pools(const Program& program, const SlotCounts& slots,
-                                    const OfSlices<Pieces>& pieces);
+                                    const OfSlices<StashPieces>& pieces);
 
 /// What differs from slice to slice of a stage's microbatches.
 struct SliceBytes {
-  Pieces stash_pieces = {};
+  StashPieces pieces = {};
   HeldActivation framework = {0.0, 0.0};
 };
 
 /// Bytes of one slot of each kind, and of what is not in slots, for one stage.
 struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
-  Pieces stash_pieces = {};  // of a stash, together as large as its slot; empty: it is one piece
-  Bytes optimizer = 0;       // state besides the weights, one copy whatever the versions
-  Bytes drift = 0;           // further state where StageSlots::keeps_drift says so
+  StashPieces pieces = {};  // together as large as their slots; of no stash: it is one piece
+  Bytes optimizer = 0;      // state besides the weights, one copy whatever the versions
+  Bytes drift = 0;          // further state where StageSlots::keeps_drift says so
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
   // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;
@@ -164,9 +173,14 @@ struct StageBytes {
 
 /// What a framework holds, and what a stash is made of, of each slice; of a whole microbatch alone.
 OfSlices<HeldActivation> framework_of(const Table<ReplicaId, StageBytes>& bytes);
-OfSlices<Pieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes);
-/// Bytes of a stash.
-OfSlices<Bytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes);
+OfSlices<StashPieces> stash_pieces_of(const Table<ReplicaId, StageBytes>& bytes);
+
+/// Bytes of a stash, and of the context that stays where it is made again.
+struct StashBytes {
+  Bytes stash = 0, context = 0;
+};
+/// Those of each slice; of a whole microbatch alone.
+OfSlices<StashBytes> stash_bytes_of(const Table<ReplicaId, StageBytes>& bytes);
 
 /// Bytes of the state that the updates of a stage with these slots keep.
 Bytes optimizer_of(const StageSlots& slots, const StageBytes& bytes);

@@ -22,6 +22,11 @@ std::vector<ReplicaId> forwards_in_workspace(const Program& program);
 /// 0 where sequences are whole.
 Table<ReplicaId, std::int32_t> context_gradients(const Program& program);
 
+/// Counts what is in pieces of pools, stashes and contexts: as many as are held at once, for all
+/// uses are on the compute lane of the stage's device. REQUIRES: it is counted who forwards in the
+/// workspace.
+void count_pooled(const Program& program, SlotCounts& slots);
+
 }  // namespace tandem
 
 namespace tandem::slots {
@@ -29,7 +34,7 @@ namespace tandem::slots {
 /// Rings whose uses begin or end on several lanes: of the others the order of one says how many.
 constexpr bool counted_by_knowledge(SlotKind kind) {
   return !is_version(kind) && kind != SlotKind::stash && kind != SlotKind::eviction_buffer &&
-         kind != SlotKind::context_gradient;
+         kind != SlotKind::context_gradient && kind != SlotKind::context;
 }
 
 /// Of an instruction on its lane, counted over all bodies.

@@ -61,7 +61,7 @@ class SlotCounter {
     count_versions();
     for (const ReplicaId replica : forwards_in_workspace(program_))
       counts_[replica].forwards_in_workspace = true;
-    count_stashes();
+    count_pooled(program_, counts_);
     const auto context = context_gradients(program_);
     for (const ReplicaId replica : ids(context))
       counts_[replica][SlotKind::context_gradient] = context[replica];
@@ -263,16 +263,6 @@ class SlotCounter {
       const Op& op = instruction.op;
       if (reads_weights(op.kind)) require(slot_read_by(op), op.replica, op.staleness);
       if (op.kind == OpKind::validate) require(SlotKind::weights, op.replica, 1);
-    }
-  }
-
-  /// As many as are held at once: all uses are on the compute lane of the stage's device.
-  void count_stashes() {
-    Table<ReplicaId, Pieces> own;
-    for (const ReplicaId replica : ids(counts_)) own.push_back({{index(replica), 1}});
-    for (const Pieces& pool : stash_pools(program_, counts_, own)) {
-      for (const auto& [replica, count] : pool)
-        counts_[ReplicaId(replica)][SlotKind::stash] = static_cast<std::int32_t>(count);
     }
   }
 

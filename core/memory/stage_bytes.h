@@ -33,11 +33,6 @@ inline Pieces stash_of(const std::vector<LayerBytes>& layers, LayerRange range, 
     ++pieces[layers[static_cast<std::size_t>(layer)].stash];
   return pieces;
 }
-inline Bytes total_of(const Pieces& pieces) {
-  Bytes bytes = 0;
-  for (const auto& [size, count] : pieces) bytes += size * count;
-  return bytes;
-}
 
 /// The slots of a stage that holds these layers. What crosses a boundary between two layers,
 /// `boundary` bytes, is stashed behind each but the last; before the first too if `stashes_input`,
@@ -62,6 +57,7 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
     scratch = std::max(scratch, layer.scratch);
     update = std::max(update, layer.update);
     products += layer.products;
+    if (layer.context > 0) ++bytes.pieces.context[layer.context];
   }
   for (const LayerRange range : recomputed) {
     const Pieces of_range = stash_of(layers, range, boundary);
@@ -74,7 +70,8 @@ inline StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes bound
     again = std::max(again, total_of(of_range));
   }
   const Bytes stashed = total_of(stash);
-  bytes.stash_pieces = std::move(stash);
+  bytes.pieces.stash = std::move(stash);
+  bytes[SlotKind::context] = total_of(bytes.pieces.context);
   for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
     bytes[kind] = stashed;
   }
@@ -106,7 +103,7 @@ inline StageBytes of_slices(const std::vector<StageBytes>& each, Bytes context_g
     bytes.framework.all += slice.framework.all;
     bytes.framework.after_input += slice.framework.after_input;
     bytes.framework.remade += slice.framework.remade;
-    bytes.slices.push_back({slice.stash_pieces, slice.framework});
+    bytes.slices.push_back({slice.pieces, slice.framework});
   }
   bytes[SlotKind::context_gradient] = context_gradient;
   return bytes;

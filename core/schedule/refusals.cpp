@@ -41,11 +41,6 @@ constexpr Refusal kRefusals[] = {
      },
      "can't train tied embeddings: each stage reads weights predicted for a time of its own, so a "
      "table that the first and the last one share would be two"},
-    {[](const WeightUse&, const ScheduleRequest& request) {
-       return request.slices.count > 1 && request.recompute == Recompute::stage;
-     },
-     "can't recompute whole stages of slices: keys and values that later slices read would be gone "
-     "(--recompute full of a model keeps them)"},
 };
 
 }  // namespace

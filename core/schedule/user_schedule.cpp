@@ -144,8 +144,6 @@ static std::optional<std::string> uneven_updates(const Schedule& schedule, Repli
 
 std::optional<std::string> reason_not_trained(const Schedule& schedule) {
   if (auto reason = not_a_chain(schedule.placement)) return reason;
-  if (schedule.slices > 1 && recomputes(schedule))
-    return "recomputation of stages forgets keys and values, which later slices read";
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     if (auto reason = uneven_updates(schedule, replica)) return reason;
   }

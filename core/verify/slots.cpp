@@ -19,10 +19,11 @@ class Slots : public Checker {
     for (const ReplicaId replica : facts_.replicas()) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto slot = static_cast<SlotKind>(kind);
-        if (!is_version(slot) && slot != SlotKind::stash)
+        if (!is_version(slot) && slot != SlotKind::stash && slot != SlotKind::context)
           check_ring(replica, slot, uses(replica, slot));
       }
       check_stashes(replica);
+      check_contexts(replica);
     }
   }
 
@@ -81,6 +82,7 @@ class Slots : public Checker {
       case SlotKind::gradients:
       case SlotKind::eviction_buffer:
       case SlotKind::context_gradient:
+      case SlotKind::context:
         break;
     }
     return {r, {}, {}};
@@ -254,6 +256,34 @@ class Slots : public Checker {
       if (held + (borrows ? 1 : 0) > slots) {
         return report_.add(ViolationKind::slot_overwritten, id,
                            "{}: {} stash slots, but {} needs one more",
+                           at_replica(program_, replica), slots, at_instruction(program_, id));
+      }
+      held -= static_cast<std::int64_t>(frees.count(id));
+    }
+  }
+
+  /// Nor more keys and values of slices that are computed again.
+  void check_contexts(ReplicaId replica) {
+    if (program_.slices() == 1) return;
+    const StageId stage = facts_.stage(replica);
+    std::multiset<InstructionId> takes, frees;
+    std::int64_t held = 0;  // as a body begins
+    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+      const InstructionId forward = facts_.find(Work::forward, stage, r);
+      const InstructionId backward = facts_.find(Work::input_gradient, stage, r);
+      if (facts_.replica_of(stage, r) != replica || !exists(forward) || !exists(backward) ||
+          !exists(facts_.find(Work::recompute, stage, r)))
+        continue;
+      takes.insert(forward);
+      frees.insert(backward);
+      held += batch_of(program_, forward) - batch_of(program_, backward);
+    }
+    const std::int64_t slots = slots_[replica][SlotKind::context];
+    for (const InstructionId id : program_.order()) {
+      held += static_cast<std::int64_t>(takes.count(id));
+      if (held > slots) {
+        return report_.add(ViolationKind::slot_overwritten, id,
+                           "{}: keys and values of {} slices are kept, but {} needs room for more",
                            at_replica(program_, replica), slots, at_instruction(program_, id));
       }
       held -= static_cast<std::int64_t>(frees.count(id));

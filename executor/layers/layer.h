@@ -90,9 +90,10 @@ struct ForwardSpans {
   std::span<const T> weights = {}, input = {};
   SampleSpans<W> sample = {};  // read where a stage is first or last
   std::span<T> stash = {}, output = {};
-  std::span<const std::span<T>> pieces = {};         // of a stage's stash, in its place
-  std::span<T> scratch = {};                         // with selective recomputation
-  double* loss = nullptr;                            // written where a stage is last
+  std::span<const std::span<T>> pieces = {};   // of a stage's stash, in its place
+  std::span<const std::span<T>> context = {};  // StageSizes::context_pieces; empty: not wanted
+  std::span<T> scratch = {};                   // with selective recomputation
+  double* loss = nullptr;                      // written where a stage is last
   std::span<const std::span<const T>> earlier = {};  // of a layer: its stashes of earlier slices
   std::span<const std::span<const std::span<T>>> earlier_pieces = {};  // of a stage: the same
   std::span<T> kept = {};  // keys and values of a text: read, and written behind these

@@ -72,7 +72,7 @@ class ModelPasses {
             StateLayout(optimizer_.optimizer(), stage_.parameters()).size())),
         master_(backend.template allocate<W>(kHasMaster ? stage_.sizes().parameters : 0)),
         scratch_(backend.template allocate<T>(largest_scratch())),
-        context_gradient_(backend.template allocate<W>(stage_.sizes().context)),
+        context_gradient_(backend.template allocate<W>(stage_.sizes().context_gradient)),
         whole_(backend, shapes_),
         split_(backend, shapes_),
         loss_(backend.template results<double>(1)),

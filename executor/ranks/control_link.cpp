@@ -72,7 +72,7 @@ void ControlLink::close() {
   const std::lock_guard lock(mutex_);
   if (ended_ || mute_ || closes_) return;
   closes_ = true;
-  urgent_.push_back({Header{.kind = MessageKind::over}, {}});
+  long_.push_back({Header{.kind = MessageKind::over}, {}});  // behind all that was given
   begin_writing();
 }
 

@@ -24,6 +24,7 @@ enum class MessageKind : std::uint32_t {
   ping,  // answered by pong, with the time there
   pong,
   hello,    // who connects
+  awaited,  // who is not there yet
   welcome,  // all ranks are there
   refusal,
   heartbeat,  // what devices are at

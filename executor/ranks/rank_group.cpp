@@ -92,6 +92,8 @@ void RankGroup::hear(std::int32_t from, MessageKind kind, std::string payload) {
       return take_pong(payload);
     case MessageKind::hello:
       return greet(from, payload);
+    case MessageKind::awaited:
+      return tandem::tell(setup_.on_notice, payload);
     case MessageKind::welcome:
       return take_welcome(payload);
     case MessageKind::refusal:
@@ -178,8 +180,19 @@ void RankGroup::wait(const std::function<bool()>& there, const std::string& what
                      Duration patience) {
   std::unique_lock lock(mutex_);
   const auto done = [&] { return failure_ || there(); };
-  const bool in_time = patience == Duration::max() ? (changed_.wait(lock, done), true)
-                                                   : changed_.wait_for(lock, patience, done);
+  bool in_time = true;
+  if (patience == Duration::max()) {
+    changed_.wait(lock, done);
+  } else {
+    const Duration first = std::min(setup_.before_note, patience);
+    in_time = changed_.wait_for(lock, first, done);
+    if (!in_time && patience > first) {
+      lock.unlock();
+      tell_awaited(what);
+      lock.lock();
+      in_time = changed_.wait_for(lock, patience - first, done);
+    }
+  }
   if (failure_ && refused_) throw InputError(*failure_);
   if (failure_) throw DeviceError(*failure_);
   if (in_time) return;

@@ -22,6 +22,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "core/base/units.h"
+#include "executor/backend/notice.h"
 #include "executor/ranks/control_link.h"
 #include "executor/ranks/fault.h"
 #include "executor/ranks/listener.h"
@@ -48,6 +49,8 @@ struct RankGroupSetup {
   /// What must be the same on all ranks, by name: "plan", "options". Hashes.
   std::vector<std::pair<std::string, std::uint64_t>> identity = {};
   Duration patience = std::chrono::seconds(60);    // until all are there
+  Duration before_note = std::chrono::seconds(3);  // of who is awaited; none where no on_notice is
+  Notice on_notice = {};
   Duration silence = std::chrono::seconds(3);      // after which one is lost
   Duration beat = std::chrono::milliseconds(250);  // between heartbeats
   /// What breaks between two ranks may be the end of one of them, which is told of later.
@@ -136,6 +139,8 @@ class RankGroup {
   void refuse(const std::string& reason);
   std::string reason_of_other(std::int32_t rank, const std::string& what) const;
   void wait(const std::function<bool()>& there, const std::string& what, Duration patience);
+  /// Tells who is awaited, by the first rank: all those that are there.
+  void tell_awaited(const std::string& what);
   /// Throws DeviceError.
   Socket connect_to_rank(const std::string& host, std::uint16_t port, ConnectionPurpose purpose,
                          Time deadline);

@@ -45,10 +45,14 @@ RankInfo unpack_info(Unpacker& from) {
 
 RankGroup::Socket RankGroup::connect_to_rank(const std::string& host, std::uint16_t port,
                                              ConnectionPurpose purpose, Time deadline) {
-  const Connected connected =
-      asio::co_spawn(context_, connect_to(host, port, setup_.secret, purpose, deadline),
-                     asio::use_future)
-          .get();
+  std::future<Connected> connecting = asio::co_spawn(
+      context_, connect_to(host, port, setup_.secret, purpose, deadline), asio::use_future);
+  if (connecting.wait_for(setup_.before_note) != std::future_status::ready) {
+    tandem::tell(setup_.on_notice,
+                 fmt::format("rank {} has not found rank {} at {} port {} for {:.0f} s",
+                             setup_.rank, purpose.to, host, port, to_seconds(setup_.before_note)));
+  }
+  const Connected connected = connecting.get();
   if (connected.socket) return std::move(*connected.socket);
   throw DeviceError(fmt::format("rank {} does not find rank {} at {} port {}: {}", setup_.rank,
                                 purpose.to, host, port, connected.why));
@@ -208,6 +212,14 @@ void RankGroup::take_pong(const std::string& pong) {
   }
   ++pongs_;
   changed_.notify_all();
+}
+
+void RankGroup::tell_awaited(const std::string& what) {
+  if (setup_.rank != 0) return;  // the first rank knows, and tells
+  const std::string text = fmt::format("rank 0 has waited {:.0f} s for {}{}",
+                                       to_seconds(setup_.before_note), what, missing_ranks());
+  for (const auto& [rank, link] : links()) link->send(MessageKind::awaited, text);
+  tandem::tell(setup_.on_notice, text);
 }
 
 std::string RankGroup::missing_ranks() const {

@@ -83,6 +83,7 @@ std::optional<RankPlace> of_tandem(const Variables& variables) {
       variables, {"TANDEM_RANK", "TANDEM_RANKS", "TANDEM_LOCAL_RANK", "TANDEM_LOCAL_RANKS"},
       launcher);
   place.restarts = variables.integer_or("TANDEM_RESTARTS", 0, launcher);
+  place.copies = variables.text("TANDEM_COPIES");
   variables.needed("TANDEM_RENDEZVOUS", launcher);
   return place;
 }

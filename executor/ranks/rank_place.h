@@ -23,6 +23,7 @@ struct RankPlace {
   std::uint16_t rendezvous_port = 0;
   std::string launcher;       // "tandem", "torchrun", "Open MPI", "MPICH", "Slurm"; for messages
   std::int32_t restarts = 0;  // times that the launcher has started the run before
+  std::string copies = {};    // folder in this host's memory that outlives the ranks; empty: none
 
   /// Whether MPI can find the others: it is its launcher that tells them.
   bool by_mpi() const { return launcher != "tandem" && launcher != "torchrun"; }

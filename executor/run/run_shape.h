@@ -90,15 +90,10 @@ inline void check_ranks(const Program& program, const OtherRanks& others, std::u
   }
 }
 
-/// Slices are those of the program, and leave what later ones read.
+/// Slices are those of the program.
 inline void check_slices(const Program& program, const StageSetup& setup) {
   const auto slices = static_cast<std::int32_t>(std::max<std::size_t>(setup.slices.size(), 1));
   TANDEM_CHECK(slices == program.slices(), slices, program.slices());
-  if (slices > 1 && setup.recompute == Recompute::stage) {
-    throw InputError(
-        "recomputation by stage forgets keys and values, which later slices of a sequence read: "
-        "--recompute full keeps them");
-  }
 }
 
 }  // namespace tandem

@@ -54,6 +54,7 @@ class StageWork {
     State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
+    spans.context = s.take_context(k);
     if (!s.forwards_in_scratch) stash_of(s, k).acquire(spans);
     if (run_.neighbours.below(s.id, k)) spans.output = boundaries_.take_output(s, k);
     auto kernels = backend_.kernels(stream);
@@ -80,9 +81,10 @@ class StageWork {
     ForwardSpans<T, W> spans{.weights = s.read_forward().held(version),
                              .input = boundaries_.input_of(s, k),
                              .sample = sample_of(s, k, stream),
-                             .scratch = scratch_for(s, k)};
+                             .scratch = scratch_for(s, k),
+                             .earlier_pieces = s.earlier_slices(k)};
     stash_of(s, k).acquire(spans);
-    s.stage.recompute(kernels, spans);
+    s.stage_of(k).recompute(kernels, spans);
     note_version(instance, version);
   }
 
@@ -94,7 +96,7 @@ class StageWork {
     auto kernels = backend_.kernels(stream);
     spans.gradients = gradients_for(s, k, kernels);
     s.stage_of(k).backward(kernels, spans);
-    s.release_context_gradient(k);
+    s.release_context(k);
     release_after_backward(s, k);
     end_reading(s, instance);
   }
@@ -108,7 +110,7 @@ class StageWork {
     spans.inner_gradient = part_of_scratch(stage.sizes().inner_gradient);
     auto kernels = backend_.kernels(stream);
     stage.backward_input(kernels, spans);
-    s.release_context_gradient(k);
+    s.release_context(k);
     end_reading(s, instance);
   }
 
@@ -171,6 +173,7 @@ class StageWork {
     const std::int64_t k = instance.microbatch;
     const bool drops = s.recomputes && !s.forwards_in_scratch;
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
+    spans.context = s.context_of(k);
     if (drops) stash_of(s, k).acquire(spans);
     if (!drops && !s.forwards_in_scratch) stash_of(s, k).read(spans);
     if (run_.neighbours.below(s.id, k)) spans.output = boundaries_.output_of(s, k);
@@ -273,15 +276,6 @@ class StageWork {
     return {s.kept_gradients, run_.sequence(s.id, microbatch),
             static_cast<std::size_t>(s.stage_of(microbatch).sizes().kept_gradients)};
   }
-  /// The stashes of the microbatch's slices before this one.
-  std::span<const std::span<const std::span<T>>> earlier_stashes(State& s,
-                                                                 std::int64_t microbatch) {
-    earlier_.clear();
-    for (std::int64_t slice = s.slice_of(microbatch); slice > 0; --slice)
-      earlier_.push_back(s.stashes.held(s.id, microbatch - slice));
-    return earlier_;
-  }
-
   /// What both halves of a backward read.
   BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
     BackwardSpans<T, W> spans{.input = boundaries_.input_of(s, microbatch),
@@ -297,7 +291,7 @@ class StageWork {
     spans.weights = s.read_backward().held(*run_.versions(instance));
     if (run_.neighbours.above(s.id, k))
       spans.input_gradient = boundaries_.take_input_gradient(s, k);
-    spans.earlier_pieces = earlier_stashes(s, k);
+    spans.earlier_pieces = s.earlier_slices(k);
     spans.context_gradient = s.take_context_gradient(k);
     return spans;
   }
@@ -330,14 +324,14 @@ class StageWork {
   /// Of a forward; without stash, but where it is made in scratch, and without output.
   ForwardSpans<T, W> forward_spans(State& s, const Instance& instance, Stream& stream) {
     const std::int64_t k = instance.microbatch;
-    return {
-        .weights = s.read_forward().held(*run_.versions(instance)),
-        .input = boundaries_.input_of(s, k),
-        .sample = sample_of(s, k, stream),
-        .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
-        .scratch = scratch_for(s, k),
-        .earlier_pieces = earlier_stashes(s, k),
-        .kept = s.kept.elements()};
+    return {.weights = s.read_forward().held(*run_.versions(instance)),
+            .input = boundaries_.input_of(s, k),
+            .sample = sample_of(s, k, stream),
+            .stash = s.forwards_in_scratch ? part_of_scratch(s.stage_of(k).sizes().stash)
+                                           : std::span<T>(),
+            .scratch = scratch_for(s, k),
+            .earlier_pieces = s.earlier_slices(k),
+            .kept = s.kept.elements()};
   }
 
   /// Where data has no targets: what the model says of each token's successor.
@@ -444,7 +438,6 @@ class StageWork {
   B& backend_;
   typename B::template Buffer<T> scratch_;
   std::vector<LedgerEntry> ledger_;
-  std::vector<std::span<const std::span<T>>> earlier_;  // of the op at hand
 };
 
 }  // namespace tandem

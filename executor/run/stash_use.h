@@ -47,12 +47,12 @@ struct StashUse {
 template <class B>
 Table<DeviceId, Pieces> stash_pools(const Program& program,
                                     const TrainingSetup<typename B::Kernels::Wide>& setup) {
-  OfSlices<Pieces> pieces;
+  OfSlices<StashPieces> pieces;
   for (const StageId stage : program.placement().stage) {
-    std::vector<Pieces> of_slices;
+    std::vector<StashPieces> of_slices;
     for (const auto& shape :
          stage_shapes<typename B::Kernels>(setup.stage, setup.layers[index(stage)], 1.0)) {
-      of_slices.push_back(shape.sizes().pieces_of_stash());
+      of_slices.push_back(shape.sizes().pieces());
     }
     pieces.push_back(std::move(of_slices));
   }

@@ -15,6 +15,7 @@
 #include "core/schedule/schedule.h"
 #include "executor/layers/all.h"
 #include "executor/stage/stage_sizes.h"
+#include "executor/stage/stash_spans.h"
 
 namespace tandem {
 
@@ -30,7 +31,9 @@ class Stage {
   /// stay the same. Of a slice, sizes and samples are those of its tokens.
   Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
         Recompute recompute = Recompute::none, Slice slice = {})
-      : drops_(recompute == Recompute::selective), slice_(std::move(slice)) {
+      : drops_(recompute == Recompute::selective),
+        again_(recompute == Recompute::stage),
+        slice_(std::move(slice)) {
     if (slice_.tokens == 0) slice_.tokens = model.sequence;
     const auto count = static_cast<std::int32_t>(layers_of(model).size());
     TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
@@ -73,11 +76,12 @@ class Stage {
   // Spans that a call does not name may be empty, and so may be `after`. A first stage reads the
   // sample and no input, and makes no input gradient; a last stage makes no output, and takes no
   // output gradient. A slice's calls are handed the stashes of the slices before it, in pieces
-  // (earlier_pieces); a backward the context_gradient too; a forward of a text what is kept of it.
-  // Pieces may be longer than they must.
+  // (earlier_pieces), or their contexts where the stage makes its stash again; a backward the
+  // context_gradient too; a forward of a text what is kept of it. These may be longer than they
+  // must.
 
-  /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
-  /// mean loss.
+  /// Reads weights, input, sample; writes stash, context, output, scratch; a last stage the
+  /// microbatch's mean loss.
   void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
     check(spans);
     if (reads_numbers_) {
@@ -99,11 +103,12 @@ class Stage {
            .earlier = earlier,
            .kept = spans.kept.empty()
                        ? spans.kept
-                       : part(spans.kept, place.context, place.layer.context_size())});
-      if (keeps_context(place)) {
+                       : part(spans.kept, place.context_gradient, place.layer.context_size())});
+      if (keeps_context(place) && !(again_ && spans.context.empty())) {
         const std::int64_t size = place.layer.inner_size();
         kernels.copy(std::span<const T>(part(stash_of(i, stashes), 0, size)),
-                     stashes.part_of_stage(place.read_later, size));
+                     again_ ? part(spans.context[place.context.piece], 0, size)
+                            : stashes.part_of_stage(place.context, size));
       }
       if (after) after(i);
     }
@@ -119,6 +124,7 @@ class Stage {
   /// sample; writes stash.
   void recompute(K& kernels, ForwardSpans<T, W> spans) const {
     spans.output = {};
+    spans.context = {};
     spans.loss = nullptr;
     forward(kernels, spans);
   }
@@ -196,19 +202,14 @@ class Stage {
   }
 
  private:
-  /// A part of the stash, or of its block's: where it begins, and which piece it is.
-  struct StashPlace {
-    std::int64_t first = 0;
-    std::size_t piece = 0;
-  };
   /// A layer and where its parts begin in the stage's spans.
   struct Place {
     AnyLayer<K> layer;
     std::int64_t weights = 0;
     StashPlace stash = {}, output = {};             // output: but for the last layer's
     std::int64_t scratch = 0, output_gradient = 0;  // in the kept gradients; likewise
-    StashPlace read_later = {};             // a copy of what later slices read, while in a block
-    std::int64_t context = 0;               // in the stage's
+    StashPlace context = {};            // a copy of what later slices read, where it is made again
+    std::int64_t context_gradient = 0;  // in the stage's
     std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
   };
   /// Layers that are made again together, from the input of the first. Their stashes lie in
@@ -217,17 +218,7 @@ class Stage {
     std::size_t first = 0, last = 0;
     std::int64_t size = 0, kept = 0;  // of their stashes; where these begin in the kept gradients
   };
-  /// The memory of stashes: of a microbatch, whole or in pieces, and of the block at hand.
-  struct Stashes {
-    std::span<T> whole;
-    std::span<const std::span<T>> pieces;
-    std::span<T> block;
-
-    std::span<T> part_of_stage(const StashPlace& place, std::int64_t size) const {
-      if (pieces.empty()) return part(whole, place.first, size);
-      return size > 0 ? part(pieces[place.piece], 0, size) : std::span<T>();
-    }
-  };
+  using Stashes = StashSpans<T>;
 
   using Earlier = std::vector<std::span<const T>>;
   /// A layer's part of the stashes of earlier slices; nothing where it reads none.
@@ -237,19 +228,12 @@ class Stage {
     Earlier earlier;
     if (place.layer.context_size() == 0) return earlier;
     for (const std::span<const std::span<T>> pieces : slices)
-      earlier.push_back(pieces[place.block ? place.read_later.piece : place.stash.piece]);
+      earlier.push_back(pieces[keeps_context(place) ? place.context.piece : place.stash.piece]);
     return earlier;
   }
-  /// Blocks forget their stashes, which later slices would read.
-  static bool keeps_context(const Place& place) {
-    return place.block && place.layer.context_size() > 0;
-  }
-
-  template <class U>
-  static std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
-    TANDEM_CHECK(0 <= first && first + size <= static_cast<std::int64_t>(whole.size()), first, size,
-                 whole.size());
-    return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  /// Stashes that are made again are forgotten meanwhile, and later slices would read them.
+  bool keeps_context(const Place& place) const {
+    return (place.block || again_) && place.layer.context_size() > 0;
   }
 
   void check(const ForwardSpans<T, W>& spans) const {
@@ -257,6 +241,8 @@ class Stage {
     check_stash(spans.stash, spans.pieces);
     if (!first_) check_size(spans.input, sizes_.boundary);
     if (drops_ || !blocks_.empty()) check_size(spans.scratch, sizes_.scratch);
+    if (!spans.context.empty())
+      TANDEM_CHECK(spans.context.size() == sizes_.context_pieces.size(), spans.context.size());
     TANDEM_CHECK(!spans.sample.empty() || (!first_ && !last_), first_, last_);
   }
   void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const {
@@ -287,7 +273,7 @@ class Stage {
     if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
     if (!spans.context_gradient.empty()) {
       own.context_gradient =
-          part(spans.context_gradient, place.context, place.layer.context_size());
+          part(spans.context_gradient, place.context_gradient, place.layer.context_size());
     }
     const Stashes stashes{spans.stash, spans.pieces, block};
     own.input = input_of(layer, spans.input, stashes);
@@ -410,8 +396,13 @@ class Stage {
         return StashPlace{.first = std::exchange(block, block + size)};
       };
       place.stash = add(place.layer.stash_size(), place.block.has_value());
-      if (keeps_context(place)) place.read_later = add_to_stash(place.layer.inner_size());
-      place.context = std::exchange(sizes_.context, sizes_.context + place.layer.context_size());
+      if (keeps_context(place)) {
+        place.context = again_ ? StashPlace{.piece = sizes_.context_pieces.size()}
+                               : add_to_stash(place.layer.inner_size());
+        if (again_) sizes_.context_pieces.push_back(place.layer.inner_size());
+      }
+      place.context_gradient = std::exchange(sizes_.context_gradient,
+                                             sizes_.context_gradient + place.layer.context_size());
       place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
       const std::int64_t inside = place.layer.inner_size();
       largest_inner = std::max(largest_inner, inside);
@@ -437,7 +428,8 @@ class Stage {
     return place;
   }
 
-  bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
+  bool first_ = false, last_ = false, reads_numbers_ = false;
+  bool drops_ = false, again_ = false;  // recomputation: selective, of the stage
   Slice slice_;
   std::vector<Place> places_;
   std::vector<Block> blocks_;

@@ -15,8 +15,10 @@ namespace tandem {
 struct StageSizes {
   std::int64_t parameters = 0;  // weights, and gradients
   std::int64_t stash = 0;
-  std::vector<std::int64_t> stash_pieces = {};  // that it may be handed in
-  std::int64_t boundary = 0;                    // input, output and their gradients
+  std::vector<std::int64_t> stash_pieces = {};    // that it may be handed in
+  std::vector<std::int64_t> context_pieces = {};  // kept from forward to backward where the stage
+                                                  // of a slice makes its stash again
+  std::int64_t boundary = 0;                      // input, output and their gradients
   std::int64_t scratch = 0;  // of backward(), and of forward() where something is made again;
                              // free again when they return
   std::int64_t kept_gradients =
@@ -24,11 +26,12 @@ struct StageSizes {
   std::int64_t inner_gradient = 0;  // the same, but free again when it returns; scratch is as large
   /// Of keys and values of all tokens, of slices: of their gradients, in W, from the backward of
   /// the last slice to that of the first; of a text, what is kept.
-  std::int64_t context = 0;
+  std::int64_t context_gradient = 0;
 
-  Pieces pieces_of_stash() const {
-    Pieces pieces;
-    for (const std::int64_t size : stash_pieces) ++pieces[size];
+  StashPieces pieces() const {
+    StashPieces pieces;
+    for (const std::int64_t size : stash_pieces) ++pieces.stash[size];
+    for (const std::int64_t size : context_pieces) ++pieces.context[size];
     return pieces;
   }
 };

@@ -57,6 +57,12 @@ std::vector<Stage<K>> stage_shapes(const StageSetup& setup, LayerRange layers, d
   }
   return shapes;
 }
+/// Of a stage with these slots: only if it makes its stashes again does it keep contexts apart.
+inline StageSetup with_contexts(StageSetup setup, const StageSlots& slots) {
+  if (setup.recompute == Recompute::stage && slots[SlotKind::context] == 0)
+    setup.recompute = Recompute::none;
+  return setup;
+}
 /// That of the most tokens: memory is laid out for it.
 template <Kernels K>
 const Stage<K>& largest_of(const std::vector<Stage<K>>& shapes) {
@@ -97,6 +103,7 @@ class StageState {
   using T = typename B::Scalar;
   using W = typename B::Kernels::Wide;
   using Ring = SlotRing<B>;
+  using Pieces = std::span<const std::span<T>>;
   /// Versions of the weights are rounded: one further copy is what is trained.
   static constexpr bool kHasMaster = !std::same_as<T, W>;
 
@@ -105,13 +112,15 @@ class StageState {
              MemoryMeter& meter, StashPool<B>& of_device)
       : place(where),
         id(where.id),
-        shapes(stage_shapes<typename B::Kernels>(setup, where.layers, where.loss_scale)),
+        shapes(stage_shapes<typename B::Kernels>(with_contexts(setup, slots), where.layers,
+                                                 where.loss_scale)),
         stage(largest_of(shapes)),
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
         stashes(of_device),
         most_stashes(slots[SlotKind::stash]),
+        most_contexts(slots[SlotKind::context]),
         forwards_in_scratch(setup.recompute == Recompute::stage && slots.forwards_in_workspace) {
     const auto allocate = [&](std::int64_t elements) {
       return backend.template allocate<T>(elements);
@@ -134,10 +143,10 @@ class StageState {
     context_gradient = {SlotKind::context_gradient,
                         id,
                         slots[SlotKind::context_gradient],
-                        sizes.context,
+                        sizes.context_gradient,
                         meter,
                         wide};
-    if (setup.text != nullptr) kept = allocate(sizes.context);
+    if (setup.text != nullptr) kept = allocate(sizes.context_gradient);
     meter.commit(&MemoryByClass::activations, kept.bytes());
     meter.acquire(&MemoryByClass::activations, kept.bytes());
     state = backend.template allocate<W>(state_size() + (slots.keeps_drift ? sizes.parameters : 0));
@@ -218,6 +227,8 @@ class StageState {
   /// Slices are counted through microbatches.
   std::int64_t slice_count() const { return std::ssize(shapes); }
   std::int64_t slice_of(std::int64_t microbatch) const { return microbatch % slice_count(); }
+  /// Whether slices leave keys and values beside their stashes, which are made again.
+  bool keeps_context() const { return recomputes && slice_count() > 1; }
   /// As it works on a microbatch, or a slice.
   const Stage<typename B::Kernels>& stage_of(std::int64_t microbatch) const {
     return of_text ? *of_text : shapes[static_cast<std::size_t>(slice_of(microbatch))];
@@ -235,7 +246,26 @@ class StageState {
     const bool begins = slice_of(microbatch) + 1 == slice_count();
     return begins ? context_gradient.acquire(whole) : context_gradient.held(whole);
   }
-  void release_context_gradient(std::int64_t microbatch) {
+  /// What later slices read of one, apart from its stash, which is made again; else nothing.
+  Pieces take_context(std::int64_t microbatch) {
+    if (!keeps_context()) return {};
+    return stashes.acquire({id, SlotKind::context}, microbatch,
+                           stage_of(microbatch).sizes().context_pieces, most_contexts);
+  }
+  Pieces context_of(std::int64_t microbatch) const {
+    return keeps_context() ? stashes.held({id, SlotKind::context}, microbatch) : Pieces();
+  }
+  /// What the microbatch's slices before this one have left for it. Valid until the next call.
+  std::span<const Pieces> earlier_slices(std::int64_t microbatch) {
+    const SlotKind kind = keeps_context() ? SlotKind::context : SlotKind::stash;
+    earlier_.clear();
+    for (std::int64_t slice = slice_of(microbatch); slice > 0; --slice)
+      earlier_.push_back(stashes.held({id, kind}, microbatch - slice));
+    return earlier_;
+  }
+  /// When a slice has gone backward nobody reads its keys and values, nor adds to their gradients.
+  void release_context(std::int64_t microbatch) {
+    if (keeps_context()) stashes.release({id, SlotKind::context}, microbatch);
     if (slice_count() > 1 && slice_of(microbatch) == 0)
       context_gradient.release(microbatch / slice_count());
   }
@@ -257,7 +287,7 @@ class StageState {
   const Data* data;
   const std::int32_t versions;
   StashPool<B>& stashes;
-  const std::int32_t most_stashes;
+  const std::int32_t most_stashes, most_contexts;
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients, context_gradient;
   Ring weights, input, output, input_gradient, kept_gradients;
@@ -329,6 +359,7 @@ class StageState {
   std::vector<std::int64_t>
       readers_;  // microbatches in flight that keep the version in each weight slot
   Sample<W> sample_;
+  std::vector<Pieces> earlier_;
 };
 
 }  // namespace tandem

@@ -34,42 +34,51 @@ class StashPool {
     }
   }
 
-  /// Pieces for the stash of a microbatch. Throws DeviceError where `most` stashes of the stage are
-  /// held already, or no piece of a size is free.
-  const Stash& acquire(ReplicaId replica, std::int64_t microbatch,
-                       std::span<const std::int64_t> sizes, std::int32_t most) {
-    std::map<std::int64_t, Held>& of_replica = held_[replica];
-    if (std::ssize(of_replica) >= most) {
+  /// Whose pieces, and for what: a stash, or the context that stays where that is made again.
+  struct Owner {
+    // NOLINTNEXTLINE(google-explicit-constructor): mostly its stash
+    Owner(ReplicaId of, SlotKind what = SlotKind::stash) : replica(of), kind(what) {}
+    ReplicaId replica;
+    SlotKind kind;
+    friend auto operator<=>(const Owner&, const Owner&) = default;
+  };
+
+  /// Pieces for the stash of a microbatch. Throws DeviceError where the owner holds `most` already,
+  /// or no piece of a size is free.
+  const Stash& acquire(Owner owner, std::int64_t microbatch, std::span<const std::int64_t> sizes,
+                       std::int32_t most) {
+    std::map<std::int64_t, Held>& of_owner = held_[owner];
+    if (std::ssize(of_owner) >= most) {
       throw DeviceError(
-          fmt::format("stage {}: all {} stash slots are taken as microbatch {} needs one",
-                      index(replica), most, microbatch));
+          fmt::format("stage {}: all {} {} slots are taken as microbatch {} needs one",
+                      index(owner.replica), most, name(owner.kind), microbatch));
     }
-    Held& held = of_replica[microbatch];
+    Held& held = of_owner[microbatch];
     for (const std::int64_t size : sizes) held.pieces.push_back(take(size));
     for (Piece& piece : held.pieces) held.spans.push_back(piece.buffer.elements());
     return held.spans;
   }
 
   /// Throws DeviceError when the microbatch has none.
-  const Stash& held(ReplicaId replica, std::int64_t microbatch) const {
-    const auto of_replica = held_.find(replica);
-    if (of_replica != held_.end()) {
-      const auto found = of_replica->second.find(microbatch);
-      if (found != of_replica->second.end()) return found->second.spans;
+  const Stash& held(Owner owner, std::int64_t microbatch) const {
+    const auto of_owner = held_.find(owner);
+    if (of_owner != held_.end()) {
+      const auto found = of_owner->second.find(microbatch);
+      if (found != of_owner->second.end()) return found->second.spans;
     }
-    throw DeviceError(
-        fmt::format("stage {}: there is no stash of microbatch {}", index(replica), microbatch));
+    throw DeviceError(fmt::format("stage {}: there is no {} of microbatch {}", index(owner.replica),
+                                  name(owner.kind), microbatch));
   }
 
-  void release(ReplicaId replica, std::int64_t microbatch) {
-    held(replica, microbatch);
-    std::map<std::int64_t, Held>& of_replica = held_[replica];
-    for (Piece& piece : of_replica[microbatch].pieces) {
+  void release(Owner owner, std::int64_t microbatch) {
+    held(owner, microbatch);
+    std::map<std::int64_t, Held>& of_owner = held_[owner];
+    for (Piece& piece : of_owner[microbatch].pieces) {
       const auto size = std::ssize(piece.buffer.elements());
       meter_->release(&MemoryByClass::activations, piece.buffer.bytes());
       free_[size].push_back(std::move(piece));
     }
-    of_replica.erase(microbatch);
+    of_owner.erase(microbatch);
   }
 
  private:
@@ -97,7 +106,7 @@ class StashPool {
 
   MemoryMeter* meter_ = nullptr;
   std::map<std::int64_t, std::vector<Piece>> free_;  // by size
-  std::map<ReplicaId, std::map<std::int64_t, Held>> held_;
+  std::map<Owner, std::map<std::int64_t, Held>> held_;
 };
 
 }  // namespace tandem

@@ -292,6 +292,11 @@ SearchSpace search_space(const PlanRequest& request) {
     for (Slicing& slicing : slicings(request, shape)) {
       shape.slices = std::move(slicing);
       add(shape);
+      // Of slices whole stages too: what each leaves meanwhile are keys and values alone.
+      if (shape.slices.count == 1 || shape.recompute != Recompute::full) continue;
+      Shape again = shape;
+      again.recompute = Recompute::stage;
+      add(std::move(again));
     }
   };
   const auto add_ways = [&](Shape shape) {

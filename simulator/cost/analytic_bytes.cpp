@@ -164,7 +164,9 @@ StageBytes bytes_of_part(const ModelSpec& model, LayerRange layers, std::int32_t
                       (assumptions.sequence_parallel ? assumptions.tensor : 1),
                   recomputed_in_stage(model, layers, recompute));
   bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
-  if (recompute == Recompute::stage) bytes.framework.remade = bytes.framework.all;
+  if (recompute == Recompute::stage) {  // of which later slices read keys and values meanwhile
+    bytes.framework.remade = bytes.framework.all - static_cast<double>(bytes[SlotKind::context]);
+  }
   // What comes from the stage before is held, too.
   if (layers.first > 0) bytes.framework.all += static_cast<double>(bytes[SlotKind::input]);
   for (const Bytes slot : bytes.slot) {

@@ -77,7 +77,10 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     if (takes(row, "extra-in-flight")) add(request);
     request = plain;
     request.slices.count = 2;
-    if (takes(row, "slices")) add(request);
+    if (!takes(row, "slices")) continue;
+    add(request);
+    request.recompute = Recompute::stage;
+    add(request);
   }
   return all;
 }

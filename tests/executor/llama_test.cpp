@@ -87,7 +87,10 @@ TEST(LlamaSlices, EqualTheReferenceAndThePlannedMemory) {
       test.chunks = TrainingCase::on(schedule, 2).chunks;
       test.devices = 2;
       test.slices = {3, 3};
-      EXPECT_TRUE(test.take_microbatches(3) && expect_as_reference(test)) << schedule;
+      for (const Recompute recompute : {Recompute::none, Recompute::stage}) {
+        test.recompute = recompute;
+        EXPECT_TRUE(test.take_microbatches(3) && expect_as_reference(test)) << schedule;
+      }
     }
   }
 }

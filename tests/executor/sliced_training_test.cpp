@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "core/verify/verify.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/trajectory.h"
 
@@ -58,7 +59,8 @@ TEST_P(SlicedTraining, EqualsTheReferenceAndThePlannedMemory) {
       TrainingCase test = sliced_case(GetParam(), static_cast<std::uint16_t>(devices), lengths);
       if (!test.is_served()) continue;
       ++trained;
-      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const Recompute recompute :
+           {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
         test.recompute = recompute;
         SCOPED_TRACE(
             fmt::format("p {} slices {} {}", devices, fmt::join(lengths, ","), name(recompute)));
@@ -146,10 +148,43 @@ TEST(SlicedTraining, OfSlicesThatGoBackwardInOrderFails) {
   EXPECT_THROW(by_executor<float>(test, Program(std::move(parts)), count_slots(good)), DeviceError);
 }
 
-TEST(SlicedTraining, WithRecomputationByStageIsRefused) {
-  TrainingCase test = sliced_case("seq1f1b", 2, {3, 3});
+// Each slot of what later slices read is needed.
+TEST_P(SlicedTraining, WithOneContextLessFails) {
+  TrainingCase test = sliced_case(GetParam(), 2, {4, 2});
   test.recompute = Recompute::stage;
-  EXPECT_THROW(by_executor<float>(test), InputError);
+  const Program program = lower(test.make());
+  const SlotCounts slots = count_slots(program);
+  for (const ReplicaId replica : ids(slots)) {
+    ASSERT_GT(slots[replica][SlotKind::context], 1);
+    SlotCounts fewer = slots;
+    --fewer[replica][SlotKind::context];
+    EXPECT_FALSE(verify(program, fewer).empty()) << index(replica);
+    EXPECT_THROW(by_executor<float>(test, program, fewer), DeviceError) << index(replica);
+  }
+}
+
+// What is made again holds less: at most one stash of a stage, and of each slice keys and values.
+TEST_P(SlicedTraining, TakesLessWhereStagesAreMadeAgain) {
+  TrainingCase test = sliced_case(GetParam(), 2, {4, 2});
+  test.model.blocks = 8;
+  const auto peak = [&](Recompute recompute) {
+    test.recompute = recompute;
+    const Program program = lower(test.make());
+    return testing::planned_memory(test, program, count_slots(program))[DeviceId{0}].activations;
+  };
+  const Bytes none = peak(Recompute::none), full = peak(Recompute::full);
+  EXPECT_LT(peak(Recompute::stage), none);
+  EXPECT_LT(full, none);
+}
+
+TEST_P(SlicedTraining, RollsBackWhatWillBeMadeAgain) {
+  TrainingCase test = sliced_case(GetParam(), 2, {4, 2});
+  test.recompute = Recompute::stage;
+  test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
+  const auto waited = by_reference<float>(test, WeightSemantics::vanilla);
+  expect_equal(by_executor<float>(test, delays(6)), waited);
+  test.post_validation = true;
+  if (test.is_served()) expect_equal(by_executor<float>(test, delays(7)), waited);
 }
 
 }  // namespace

@@ -99,6 +99,25 @@ TEST(FrameworkMemory, AStageThatIsRecomputedHoldsInputsAndOneOfThemWhole) {
             4 * 2 * kSbh + bytes.framework.remade);
 }
 
+// Of 4 blocks and two slices: half an input each, and of every layer of attention half of its keys
+// and values, which the later slice reads.
+TEST(FrameworkMemory, SlicesOfAStageThatIsRecomputedHoldKeysAndValuesToo) {
+  const std::vector<SequencePart> halves = parts_of({1024, 1024});
+  const StageBytes bytes =
+      analytic_stage_bytes(gpt(), {1, 9}, 2, OptimizerKind::adamw, Recompute::stage,
+                           exactly(NumberFormat::fp16), 1, halves);
+  const double kept = 2 * kSbh / 2 + 4 * 2 * 2 * kSbh / 2;
+  ASSERT_EQ(bytes.slices.size(), 2u);
+  for (const SliceBytes& slice : bytes.slices)
+    EXPECT_EQ(slice.framework.all - slice.framework.remade, kept);
+  Pipeline wanted = pipeline("seq1f1b", 4, 8);
+  wanted.request.slices = {.count = 2};
+  wanted.request.recompute = Recompute::stage;
+  // p + 1 slices are in flight, one of them whole: a later one, which looks at more, has no more.
+  EXPECT_EQ(static_cast<double>(of_first_device(wanted, bytes).activations),
+            5 * kept + bytes.slices[1].framework.remade);
+}
+
 // ---- Stages alone on their devices ----
 
 class EverySchedulesMoments : public ::testing::TestWithParam<std::string> {};
@@ -107,11 +126,14 @@ TEST_P(EverySchedulesMoments, SayWhatTheProgramSays) {
   const StageBytes many{.slot = {}, .workspace = 7, .framework = {100.0, 33.0, 90.0}},
       few{.slot = {}, .workspace = 7, .framework = {100.0, 170.0, 20.0}};
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4}, {2, 4, 6})) {
-    const Program program = program_of(wanted);
+    const Schedule schedule = schedule_of(wanted);
+    const Program program = lower(schedule);
     const Placement& placement = program.placement();
+    const Table<ReplicaId, HeldActivation> held(placement.replicas(), many.framework);
+    EXPECT_EQ(peak_held(schedule, held), peak_held(program, held)) << wanted.name();
     if (placement.replicas() != placement.devices || !placement.partner.empty()) continue;
     const SlotCounts slots = count_slots(program);
-    const auto fullest = fullest_moments(program);
+    const auto fullest = fullest_moments(schedule);
     for (const StageBytes& bytes : {many, few}) {
       const auto memory = framework_memory(
           program, slots, Table<ReplicaId, StageBytes>(placement.replicas(), bytes));

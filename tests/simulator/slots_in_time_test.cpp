@@ -30,7 +30,7 @@ struct Ring {
     found->second = {std::min(found->second.start, start), std::max(found->second.end, end)};
   }
   bool holds_with(std::int64_t count, SlotKind kind) const {
-    if (kind == SlotKind::stash) return most_at_once() <= count;
+    if (kind == SlotKind::stash || kind == SlotKind::context) return most_at_once() <= count;
     for (const auto& [use, times] : uses) {
       const auto next = uses.find(use + count);
       if (next != uses.end() && next->second.start < times.end) return false;
@@ -119,6 +119,11 @@ class UsesOfSlots {
       } else {
         ring(replica, SlotKind::stash)
             .take(microbatch, again ? again->start : span.start, last.end);
+      }
+      if (again && program_.slices() > 1) {
+        const auto whole = find(backward, replica, microbatch);
+        const Times back = whole ? *whole : *find(backward_input, replica, microbatch);
+        ring(replica, SlotKind::context).take(microbatch, span.start, back.end);
       }
       add_made(OpKind::send_activation, SlotKind::output, replica, microbatch, span.start);
     } else if (is_transfer(op.kind) && !moves_stash(op.kind)) {

@@ -581,6 +581,11 @@ class Requirements {
         return {{again != kNone ? again : find(Work::forward, replica, k)},
                 {last_gradient(replica, k)}};
       }
+      case SlotKind::context: {
+        const bool again = program_.slices() > 1 && find(Work::recompute, replica, k) != kNone;
+        if (!again) return {};
+        return {{find(Work::forward, replica, k)}, {find(Work::input, replica, k)}};
+      }
       case SlotKind::hosted_stash:
         return {{find(Work::evict, replica, k)}, {find(Work::load, replica, k)}};
       case SlotKind::input:
@@ -650,7 +655,8 @@ class Requirements {
       }
     }
     const std::int64_t count = slots_[replica][kind];
-    if (kind == SlotKind::stash) return check_pool(replica, uses, count);
+    if (kind == SlotKind::stash || kind == SlotKind::context)
+      return check_pool(replica, kind, uses, count);
     for (std::int64_t q = 0; q < std::ssize(uses); ++q) {
       const Use& use = uses[static_cast<std::size_t>(q)];
       if (count < 1 && !use.acquires.empty()) fault("slot: {} {}", index(replica), name(kind));
@@ -667,7 +673,8 @@ class Requirements {
   }
 
   /// Of uses of any free slot of so many: those that may not have ended as one begins.
-  void check_pool(ReplicaId replica, const std::vector<Use>& uses, std::int64_t count) {
+  void check_pool(ReplicaId replica, SlotKind kind, std::vector<Use> uses, std::int64_t count) {
+    std::erase_if(uses, [](const Use& use) { return use.acquires.empty(); });
     for (const Use& use : uses) {
       std::int64_t held = 0;
       for (const Use& other : uses) {
@@ -676,7 +683,7 @@ class Requirements {
         const bool begun = first == then || run_.before(first, then);
         held += begun && (last == kNone || !run_.before(last, then)) ? 1 : 0;
       }
-      if (held > count) fault("slot: {} {}", index(replica), name(SlotKind::stash));
+      if (held > count) fault("slot: {} {}", index(replica), name(kind));
     }
   }
 

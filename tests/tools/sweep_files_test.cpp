@@ -240,6 +240,23 @@ TEST_F(SweepFiles, ShardsAreNumberedFromOne) {
             tandem(kPlain + " --shard 4/4 --json --threads 1").out);
 }
 
+// Rank 0 gives out what all have computed as if it were alone: the table, rows, pictures.
+TEST_F(SweepFiles, RanksMakeTheWhole) {
+  const Ran alone = tandem(kPlain + " --json-lines alone.jsonl --csv alone.csv");
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  for (const char* ranks : {"1", "3", "20"}) {
+    const std::string launch = std::string("launch -n ") + ranks + " -- ";
+    const Ran ran = tandem(launch + kPlain + " --shard ranks --json-lines all.jsonl --csv all.csv");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(ran.out, alone.out);
+    EXPECT_EQ(read("all.jsonl"), read("alone.jsonl"));
+    EXPECT_EQ(read("all.csv"), read("alone.csv"));
+  }
+  EXPECT_EQ(tandem("launch -n 2 -- " + kPlain + " --shard ranks --json").out, read("alone.jsonl"));
+  EXPECT_EQ(tandem("launch -n 2 -- " + kPlain + " --shard ranks --resume alone.jsonl").code, 2);
+  EXPECT_EQ(tandem(kPlain + " --rendezvous 127.0.0.1:4000").code, 2);
+}
+
 TEST_F(SweepFiles, TheEnvironmentNumbersTheShard) {
   const Strings array{"SLURM_ARRAY_TASK_ID=5", "SLURM_ARRAY_TASK_MIN=3", "SLURM_ARRAY_TASK_MAX=9",
                       "SLURM_ARRAY_TASK_COUNT=4", "SLURM_ARRAY_TASK_STEP=2"};

@@ -8,6 +8,7 @@
 
 #include "core/lower/lower.h"
 #include "core/schedule/schedule.h"
+#include "tests/support/pipelines.h"
 #include "tests/traces/tiny_runs.h"
 
 namespace tandem::testing {
@@ -46,8 +47,8 @@ TEST(Curves, HoldAStashFromRecomputationOnly) {
   const Program program =
       on_one_device(2, {op(forward, 0), op(forward, 1), op(recompute, 0), op(backward, 0),
                         op(recompute, 1), op(backward, 1), op(update, 1, 2)});
-  const Curves curves =
-      curves_of(program, tiny_timeline(program, 1, kUnitCosts), Table<ReplicaId, Bytes>{100});
+  const Curves curves = curves_of(program, tiny_timeline(program, 1, kUnitCosts),
+                                  Table<ReplicaId, StashBytes>{{.stash = 100}});
   EXPECT_THAT(curves.activation_bytes[DeviceId{0}],
               ElementsAre(Step{0ms, 0}, Step{2ms, 100}, Step{8ms, 0}));
   EXPECT_EQ(peak(curves.in_flight[DeviceId{0}]), 2);
@@ -112,14 +113,38 @@ TEST(Curves, OfWhatIsHeldFollowTheWeightGradientsPart) {
 TEST(Curves, OfStashesReachTheirSlots) {
   for (const std::string_view schedule : {"gpipe", "1f1b", "1f1b-eager", "interleaved", "2bw"}) {
     const Program program = lowered(schedule);
-    const Table<ReplicaId, Bytes> stash(program.placement().replicas(), 100);
+    const Table<ReplicaId, StashBytes> stash(program.placement().replicas(), {.stash = 100});
     const Curves curves = curves_of(program, long_run(program), stash);
     const SlotCounts slots = count_slots(program);
     const Table<DeviceId, Pieces> pools =
-        stash_pools(program, slots, Table<ReplicaId, Pieces>(stash.size(), {{100, 1}}));
+        stash_pools(program, slots, Table<ReplicaId, StashPieces>(stash.size(), {{{100, 1}}, {}}));
     for (const DeviceId device : ids(pools)) {
       EXPECT_EQ(peak_of(curves.activation_bytes[device]), 100 * pools[device].at(100))
           << schedule << " " << index(device);
+    }
+  }
+}
+
+// Of slices whose stashes are made again keys and values stay meanwhile.
+TEST(Curves, OfSlicesMadeAgainReachTheirSlots) {
+  for (const char* schedule : {"terapipe", "seq1f1b", "seq1f1b-zb"}) {
+    Pipeline wanted = pipeline(schedule, 3, 4);
+    wanted.request.slices.count = 3;
+    wanted.request.recompute = Recompute::stage;
+    const Program program = program_of(wanted);
+    const SlotCounts slots = count_slots(program);
+    const auto peaks = [&](StashBytes bytes) {
+      const Table<ReplicaId, StashBytes> all(program.placement().replicas(), bytes);
+      return curves_of(program, long_run(program), all).activation_bytes;
+    };
+    const Table<DeviceId, Curve> contexts = peaks({.context = 10}), all = peaks({100, 10});
+    for (const ReplicaId replica : ids(slots)) {
+      const DeviceId device = program.placement().device[replica];
+      EXPECT_EQ(peak_of(contexts[device]), 10 * slots[replica][SlotKind::context]) << schedule;
+      EXPECT_GT(slots[replica][SlotKind::context], 2) << schedule;
+      EXPECT_EQ(peak_of(all[device]) - peak_of(contexts[device]),
+                100 * slots[replica][SlotKind::stash])
+          << schedule;
     }
   }
 }

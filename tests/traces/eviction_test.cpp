@@ -61,7 +61,7 @@ TEST(EvictionTrace, CountsAMoveOnce) {
 TEST(EvictionTrace, DrawsAStashWhereItIs) {
   const Program program = evicting();
   const Curves curves = curves_of(program, tiny_timeline(program, 1, kEvictionCosts),
-                                  Table<ReplicaId, Bytes>{1000, 100, 10, 1});
+                                  Table<ReplicaId, StashBytes>{{1000}, {100}, {10}, {1}});
   const auto peak = [](const Curve& curve) {
     return std::ranges::max_element(curve, {}, &Step::value)->value;
   };

@@ -129,6 +129,15 @@ std::optional<int> ChildProcess::status() {
   return status_;
 }
 
+std::optional<int> ChildProcess::stopped_by() const {
+  siginfo_t stopped{};
+  if (status_ ||
+      ::waitid(P_PID, static_cast<id_t>(id_), &stopped, WSTOPPED | WNOHANG | WNOWAIT) != 0 ||
+      stopped.si_pid == 0)
+    return std::nullopt;
+  return stopped.si_status;
+}
+
 void ChildProcess::signal(int number) const { ::kill(-id_, number); }
 
 void ChildProcess::tell(const std::string& text) const {

@@ -39,6 +39,8 @@ class ChildProcess {
 
   /// What waitpid() says once it has ended; nothing before. Then its group is no more.
   std::optional<int> status();
+  /// The signal that it stands still by, or nothing.
+  std::optional<int> stopped_by() const;
   /// To its group. REQUIRES: status() was empty.
   void signal(int number) const;
   /// Writes to its stdin.

@@ -37,6 +37,7 @@ class RunningRanks {
       children_.push_back(std::make_unique<ChildProcess>(rank.setup));
     ended_.ends.resize(ranks.size());
     running_.assign(ranks.size(), true);
+    stopped_.resize(ranks.size());
   }
 
   RanksEnded run(const std::stop_token& stop) {
@@ -44,6 +45,7 @@ class RunningRanks {
       wait();
       for (std::size_t i = 0; i < ranks_.size(); ++i) print_lines(i, false);
       reap();
+      look_for_stopped();
       name_failure();
       if (stop.stop_requested() && !ended_.interrupted) {
         ended_.interrupted = true;
@@ -86,12 +88,39 @@ class RunningRanks {
       const std::optional<int> status = children_[i]->status();
       if (!status) continue;
       running_[i] = false;
+      const int stopped_by = ended_.ends[i].stopped_by;
       ended_.ends[i] = end_of(ranks_[i], children_[i]->id(), *status);
+      ended_.ends[i].stopped_by = stopped_by;
       print_lines(i, true);
       if (ended_.ends[i].code == 0 || ended_.interrupted) continue;
       failed_.push_back(i);
       if (!next_) next_ = LauncherClock::now() + patience_.after_failure;
     }
+  }
+
+  /// One that stands still for long, such as one that has not yet joined the others, is a failure;
+  /// where one has failed, nobody waits for those that stand still.
+  void look_for_stopped() {
+    constexpr auto kHeldUp = std::chrono::seconds(1);  // we stood still ourselves
+    const auto now = LauncherClock::now();
+    const bool held_up = now - std::exchange(looked_, now) > kHeldUp;
+    bool all = true;  // that run
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (!running_[i]) continue;
+      const std::optional<int> signal =
+          ranks_[i].remote ? std::nullopt : children_[i]->stopped_by();
+      all = all && signal;
+      if (!signal) stopped_[i].reset();
+      if (!signal || next_ || ended_.interrupted) continue;
+      if (!stopped_[i] || held_up) stopped_[i] = now;
+      if (now - *stopped_[i] < patience_.for_a_stopped_one) continue;
+      ended_.ends[i] = {.rank = ranks_[i].rank, .host = ranks_[i].host, .id = children_[i]->id()};
+      ended_.ends[i].stopped_by = *signal;
+      ended_.failed = i;
+      say_("error: " + ended_.ends[i].to_string());
+      next_ = now;
+    }
+    if (all && next_ && !asked_) next_ = now;
   }
 
   /// One that a signal killed made the others fail, and they may be seen to end before it.
@@ -141,18 +170,25 @@ class RunningRanks {
   RanksEnded ended_;
   bool asked_ = false;
   std::optional<LauncherClock::time_point> next_;  // when those that are left are pushed
+  std::vector<std::optional<LauncherClock::time_point>> stopped_;  // since when
+  LauncherClock::time_point looked_ = LauncherClock::now();
 };
 
 }  // namespace
 
 std::string RankEnd::to_string() const {
   const std::string who = fmt::format("rank {} (host {}, pid {})", rank, host, id);
+  if (stopped_by != 0) {
+    return fmt::format("{} stands still: signal {} ({}) stopped it", who, stopped_by,
+                       ::strsignal(stopped_by));
+  }
   if (signal == 0) return fmt::format("{} ended with exit code {}", who, code);
   return fmt::format("{} was killed by signal {} ({})", who, signal, ::strsignal(signal));
 }
 
 int RanksEnded::code() const {
   if (interrupted) return static_cast<int>(ExitCode::interrupted);
+  if (failed && ends[*failed].stopped_by != 0) return static_cast<int>(ExitCode::failed);
   return failed ? ends[*failed].code : 0;
 }
 

@@ -25,17 +25,19 @@ struct RankEnd {
   std::int32_t rank = 0;
   std::string host = {};
   pid_t id = 0;
-  int code = 0;    // as a shell says it: 128 + signal
-  int signal = 0;  // 0: none
+  int code = 0;        // as a shell says it: 128 + signal
+  int signal = 0;      // 0: none
+  int stopped_by = 0;  // a signal, where it stood still and was ended for that; 0: it did not
 
   /// "rank 2 (host x, pid 7) was killed by signal 9 (Killed)".
   std::string to_string() const;
 };
 
 struct RankPatience {
-  std::chrono::milliseconds after_failure{1'500};   // for the others to end by themselves
-  std::chrono::milliseconds after_asking{2'000};    // by SIGTERM
-  std::chrono::milliseconds for_a_killed_one{250};  // that made the others fail, to be seen
+  std::chrono::milliseconds after_failure{1'500};      // for the others to end by themselves
+  std::chrono::milliseconds after_asking{2'000};       // by SIGTERM
+  std::chrono::milliseconds for_a_killed_one{250};     // that made the others fail, to be seen
+  std::chrono::milliseconds for_a_stopped_one{3'500};  // to go on; the others may lose it before
 };
 
 struct RanksEnded {

@@ -4,6 +4,7 @@
 #include <array>
 #include <climits>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/memory_folder.h"
 #include "tools/cli/notices.h"
 #include "tools/cli/rank_processes.h"
 #include "tools/cli/safe_output.h"
@@ -38,6 +40,7 @@ struct LaunchRequest {
   std::vector<std::string> command = {};  // behind "tandem"
   std::vector<RankSeat> seats = {};
   std::string secret = {}, rendezvous = {}, ssh = {}, program = {};  // rendezvous: or we choose
+  std::string copies = {};  // where ranks keep copies of their state; empty: nowhere
   bool all_here = true, stdout_is_ours = false;
 };
 
@@ -82,7 +85,8 @@ std::vector<std::string> variables_of(const LaunchRequest& request, std::size_t 
           fmt::format("TANDEM_LOCAL_RANK={}", seat.local_rank),
           fmt::format("TANDEM_LOCAL_RANKS={}", seat.local_ranks),
           fmt::format("TANDEM_RENDEZVOUS={}", meeting),
-          fmt::format("TANDEM_RESTARTS={}", start)};
+          fmt::format("TANDEM_RESTARTS={}", start),
+          fmt::format("TANDEM_COPIES={}", request.copies)};
 }
 
 /// Ours without what tells ranks, and with it.
@@ -159,6 +163,10 @@ void check_command(const Options& options) {
            did_you_mean(word, names));
 }
 
+bool keeps_copies(const std::vector<std::string>& command) {
+  return std::ranges::find(command, "--buddy") != command.end();
+}
+
 LaunchRequest launch_request_of(const Options& options) {
   LaunchRequest request{.command = options.words(),
                         .ssh = options.text("ssh", "ssh"),
@@ -176,6 +184,11 @@ LaunchRequest launch_request_of(const Options& options) {
   }
   request.all_here = std::ranges::all_of(request.seats, is_this_host, &RankSeat::host);
   if (request.all_here) refuse_given(options, {"ssh"}, "--{} is for ranks on other hosts");
+  if (!request.all_here && keeps_copies(request.command)) {
+    refuse(options,
+           "--buddy keeps copies in the memory of this host: all ranks must be here (go on from "
+           "--checkpoint DIR elsewhere)");
+  }
   if (options.has("rendezvous")) {
     request.rendezvous = options.text("rendezvous");
     RankPlace ignored;
@@ -258,7 +271,9 @@ Options options_of_launch() {
 int run_launch(const Options& options) {
   check_command(options);
   const std::int64_t restarts = options.integer("restarts", 0, 1'000'000, 0);
-  const LaunchRequest request = launch_request_of(options);
+  LaunchRequest request = launch_request_of(options);
+  std::optional<MemoryFolder> copies;
+  if (keeps_copies(request.command)) request.copies = copies.emplace().path();
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
   for (std::int32_t start = 0;; ++start) {
     const RanksEnded ended =

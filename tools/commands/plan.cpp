@@ -71,8 +71,6 @@ void check_user_schedule(const PlanRequest& request) {
   asked.tied_embeddings = has_tied_ends(request.model) && own.placement.stages() > 1;
   for (const Recompute recompute : {Recompute::none, Recompute::stage}) {
     if (recompute == Recompute::none && recomputes(own)) continue;
-    // A whole stage of slices can't be made again; the search does not ask for it.
-    if (recompute == Recompute::stage && own.slices > 1 && !recomputes(own)) continue;
     asked.recompute = recompute;
     const Schedule whole = completed(own, asked);
     check_right(whole, lower(whole));

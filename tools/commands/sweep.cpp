@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,10 +16,12 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/text/output_place.h"
+#include "executor/ranks/rank_group.h"
 #include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/commands/command.h"
+#include "tools/options/rank_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/sweep_options.h"
 #include "tools/options/sweep_space.h"
@@ -30,22 +34,30 @@ namespace {
 constexpr std::int64_t kMostSweepThreads = 1024;
 constexpr int kMostPlans = 10'000;
 
+/// How many compute here: of ranks on one host each takes a part of the cores.
+int threads_of(const Options& options, std::int32_t local_ranks) {
+  const std::int64_t cores = std::thread::hardware_concurrency();
+  return static_cast<int>(options.integer("threads", 1, kMostSweepThreads,
+                                          std::max<std::int64_t>(1, cores / local_ranks)));
+}
+
 class Sweep {
  public:
-  Sweep(const Options& options, const Shard& shard)
+  /// `ranks`: null where this process gives out what it computes; else the first rank gives out
+  /// what all compute.
+  Sweep(const Options& options, const Shard& shard, RankGroup* ranks, int threads)
       : space_(options),
         shard_(shard),
+        ranks_(ranks),
         report_(report_request(options, shard_path(options, "csv", shard),
                                shard_path(options, "svg", shard))),
         json_(options.has("json")),
-        threads_(static_cast<int>(
-            options.integer("threads", 1, kMostSweepThreads,
-                            std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
+        threads_(threads),
         path_(shard_path(options, options.has("resume") ? "resume" : "json-lines", shard)) {
     if (options.has("resume") && options.has("json-lines"))
       refuse(options, "--json-lines is not taken: --resume FILE adds its rows to FILE");
     check_report(report_, space_.identity());
-    if (path_.empty()) return;
+    if (path_.empty() || (ranks_ != nullptr && ranks_->rank() != 0)) return;
     check_can_write(path_);
     file_.emplace(path_);
     file_->keep(options.has("resume") ? read_rows() : 0);
@@ -54,6 +66,11 @@ class Sweep {
   /// Returns the exit code.
   int run() {
     const bool whole = compute();
+    if (ranks_ != nullptr) {
+      if (!whole) throw Interrupted("interrupted");
+      gather();
+      if (ranks_->rank() != 0) return 0;
+    }
     std::ranges::sort(rows_, {}, &SweepRow::index);
     make_report(report_, space_.identity(), rows_);
     if (!whole) {
@@ -111,14 +128,44 @@ class Sweep {
                           sweep_outcome([&] { return space_.run(index); }, watch));
     };
     const auto keep = [&](ComputedRow computed) {
-      if (file_) file_->write(computed.line);
-      if (json_) fmt::print("{}", computed.line);
+      if (ranks_ != nullptr)
+        lines_ += computed.line;
+      else
+        give_out(computed.line);
       take(std::move(computed.row));
       progress.say([&] { return progress_text(); });
     };
     work_in_order(threads_, which_.size(), make, keep);
-    if (file_) file_->write("");  // no row is a result, too
+    if (file_ && ranks_ == nullptr) file_->write("");  // no row is a result, too
     return computed_ == which_.size();
+  }
+
+  void give_out(const std::string& line) {
+    if (file_) file_->write(line);
+    if (json_) fmt::print("{}", line);
+  }
+
+  /// The first rank gives out all rows, as if it had computed them.
+  void gather() {
+    const std::vector<std::string> all = ranks_->gather(std::move(lines_));
+    std::map<std::size_t, std::string> lines;
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      std::istringstream brought(all[rank]);
+      const std::string name = ranks_->name(static_cast<std::int32_t>(rank));
+      read_sweep_lines(name, brought, [&](const StoredLine& line) {
+        if (line.identity != space_.identity())
+          reject_line(name, line.number,
+                      "a line of another sweep: files or the build of tandem differ");
+        rows_.push_back(line.row);
+        lines[line.row.index] = line.text;
+      });
+    }
+    if (ranks_->rank() != 0) return;
+    std::istringstream own(all[0]);
+    read_sweep_lines("rank 0", own,
+                     [&](const StoredLine& line) { lines[line.row.index] = line.text; });
+    if (file_) file_->write("");
+    for (const auto& [index, line] : lines) give_out(line);
   }
 
   void take(SweepRow row) {
@@ -143,12 +190,14 @@ class Sweep {
 
   SweepSpace space_;
   Shard shard_;
+  RankGroup* ranks_;
   SweepReportRequest report_;
   bool json_;
   int threads_;
   std::string path_;  // of the JSON Lines; empty: none
   std::vector<SweepRow> rows_;
   std::optional<GrowingFile> file_;
+  std::string lines_;  // of this rank
 
   std::vector<std::size_t> which_;  // to be computed
   std::size_t computed_ = 0, refused_ = 0;
@@ -168,9 +217,11 @@ Options options_of_sweep() {
   options.group("Work")
       .value("threads", "N", "threads that compute (default: as many as cores)")
       .output("resume", "FILE", "go on with the JSON Lines file of a sweep that was cut short")
-      .value("shard", "K/N|slurm|mpi|hq/N",
+      .value("shard", "K/N|slurm|mpi|ranks|hq/N",
              "compute the Kth of N parts; slurm, mpi: take K and N from the job array, srun or "
-             "mpirun; hq/N: K from HyperQueue's array 1-N; {shard} in a FILE stands for K");
+             "mpirun; hq/N: K from HyperQueue's array 1-N; {shard} in a FILE stands for K. ranks: "
+             "of those that mpirun, srun or tandem launch has started; rank 0 gives out the whole");
+  add_meeting_options(options);
   add_report_options(options);
   options.values_are_lists();
   add_scenario_options(options);
@@ -178,11 +229,34 @@ Options options_of_sweep() {
   return options;
 }
 
+/// Each of the ranks computes a part.
+static int sweep_over_ranks(const Options& options, const RankPlace& place) {
+  if (options.has("resume"))
+    refuse(options, "--resume is for one process, or for --shard K/N: ranks begin anew");
+  RankGroup ranks(group_setup(options, place));
+  try {
+    const Shard shard{static_cast<std::size_t>(place.rank) + 1,
+                      static_cast<std::size_t>(place.ranks)};
+    return Sweep(options, shard, &ranks, threads_of(options, place.local_ranks)).run();
+  } catch (const std::exception& error) {
+    ranks.fail(error.what());
+    throw;
+  }
+}
+
 int run_sweep(const Options& options) {
-  const Shard shard = shard_of(options);
+  const bool by_ranks = options.text("shard") == "ranks";
+  if (!by_ranks) {
+    refuse_given(options, {"rendezvous", "secret-file"},
+                 "--{} is for ranks that compute together: --shard ranks");
+  }
+  const Shard shard = by_ranks ? Shard() : shard_of(options);
   check_files_differ(options, shard_outputs(options, shard));
   keep_freed_memory();
-  return Sweep(options, shard).run();
+  if (by_ranks) {
+    if (const auto place = rank_place_of(options)) return sweep_over_ranks(options, *place);
+  }
+  return Sweep(options, shard, nullptr, threads_of(options, 1)).run();
 }
 
 }  // namespace tandem::tools

@@ -123,6 +123,7 @@ class RunOverRanks {
       service_.emplace(run_, *training.checkpoints);
     else if (options.has("checkpoint"))
       setup.keeper = &keeper_.emplace(run_, checkpoint_interval(options), training.steps);
+    if (training.copies) setup.keeper = &keepers_.emplace(training.copies.get(), setup.keeper);
     if (FaultInjector* const faults = ranks.faults())
       setup.before_work = [faults](DeviceId, Instance) { faults->at_op(); };
   }
@@ -134,6 +135,7 @@ class RunOverRanks {
   RankRun& run_;
   std::optional<RankKeeperService> service_;
   std::optional<RankKeeper> keeper_;
+  std::optional<StateKeepers> keepers_;
 };
 
 TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
@@ -360,8 +362,8 @@ namespace {
 /// Before it is trained: what ranks can't see of one another's files.
 void agree(const Ranks& ranks, const Training& training) {
   ranks.group().agree("text to train on", training.data.tokens().digest());
-  const auto* const checkpoint = training.beginning.checkpoint.get();
-  const std::int64_t start[] = {training.first_step(), checkpoint ? checkpoint->info().samples : 0};
+  const CheckpointInfo* const before = training.beginning.info();
+  const std::int64_t start[] = {training.first_step(), before != nullptr ? before->samples : 0};
   ranks.group().agree("beginning", hash_of_times(start, 0));
 }
 
@@ -430,7 +432,7 @@ int run_train(const Options& options) {
     refuse(options, "--with-prediction is for --trace: give --trace FILE");
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RankPlace> place = rank_place_of(options);
-  check_ranks(options, place.has_value());
+  check_ranks(options, place ? &*place : nullptr);
   if (place && options.has("reference"))
     refuse(options, "--reference is serial: it is for one process");
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));

@@ -1,5 +1,7 @@
 #include "tools/commands/training.h"
 
+#include <cmath>
+#include <filesystem>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "executor/checkpoint/semantics_digest.h"
 #include "executor/stage/reference_stages.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/notices.h"
 #include "tools/commands/training_need.h"
 #include "tools/options/schedule_options.h"
 #include "tools/options/training_options.h"
@@ -50,7 +53,7 @@ std::int64_t steps_of(const Options& options, const Beginning& beginning, bool r
 
 /// That of the run before, where none is given.
 std::uint64_t seed_of(const Options& options, const Beginning& beginning) {
-  const std::uint64_t otherwise = beginning.checkpoint ? beginning.checkpoint->info().seed : 1;
+  const std::uint64_t otherwise = beginning.info() != nullptr ? beginning.info()->seed : 1;
   return static_cast<std::uint64_t>(options.integer(
       "seed", 0, std::numeric_limits<std::int64_t>::max(), static_cast<std::int64_t>(otherwise)));
 }
@@ -76,11 +79,26 @@ CheckpointInfo info_of(const PreparedPlan& prepared, const ReferenceConfig& conf
       {"weight decay", fmt::format("{}", optimizer.weight_decay)},
       {"tokens of the data", fmt::format("{}", tokens.size())},
       {"order of samples", order == SampleOrder::shuffled ? "shuffled" : "random"}};
-  if (beginning.checkpoint) {
-    info.batches = beginning.batches();
-    info.samples = beginning.checkpoint->info().samples;
+  if (const CheckpointInfo* const before = beginning.info()) {
+    info.batches = before->batches;
+    info.samples = before->samples;
   }
   return info;
+}
+
+/// Copies in memory, as many as there may be at once.
+double bytes_of_copies(const PreparedPlan& prepared, const std::vector<KeptTensor>& kept) {
+  return static_cast<double>(copies_kept(prepared.program.ramp()) + 1) *
+         copied_bytes(prepared.plan.model, kept);
+}
+
+/// Throws InfeasibleError where they have no room. What an earlier start has left is in it.
+void check_room(const std::string& folder, double bytes, bool restarted) {
+  const double free = static_cast<double>(std::filesystem::space(folder).available);
+  if (restarted || bytes <= free) return;
+  throw InfeasibleError(fmt::format("copies of the newest steps (--buddy) take {}, and {} has {}",
+                                    print_bytes(std::llround(bytes)), folder,
+                                    print_bytes(std::llround(free))));
 }
 
 }  // namespace
@@ -114,7 +132,14 @@ Training prepare_training(const Options& options, const RankPlace* place) {
       given.post_validation(), given.storage);
   const Plan& plan = prepared.plan;
   const bool restarted = place != nullptr && place->restarts > 0;
-  Beginning beginning = beginning_of(options, plan, restarted);
+  const std::vector<KeptTensor> kept =
+      kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
+  const std::string copies = copies_folder(options, place);
+  Beginning beginning =
+      beginning_of(options, plan, restarted,
+                   restarted && !copies.empty() ? CopiedState::newest(copies, kept) : nullptr);
+  if (beginning.copy && is_first)
+    print_note(fmt::format("goes on from step {}, which is in memory", beginning.batches()));
   const std::int64_t steps = steps_of(options, beginning, restarted);
   const std::uint64_t seed = seed_of(options, beginning);
   check_trace_size(prepared, steps - beginning.batches(), options);
@@ -131,15 +156,19 @@ Training prepare_training(const Options& options, const RankPlace* place) {
   Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), order);
   data.shift(info.samples - info.batches * info.samples_a_batch);
   auto held_out = HeldOutEvaluation::from(options, plan, tokenizer);
-  const std::vector<KeptTensor> kept =
-      kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
+  const double in_memory = copies.empty() ? 0.0 : bytes_of_copies(prepared, kept);
+  if (!copies.empty() && is_first) check_room(copies, in_memory, restarted);
   check_training_need(prepared, steps - beginning.batches(), options,
                       is_first ? kept : std::vector<KeptTensor>(),
-                      place == nullptr ? 1.0 : 1.0 * place->local_ranks / place->ranks);
+                      place == nullptr ? 1.0 : 1.0 * place->local_ranks / place->ranks, in_memory);
   auto checkpoints = is_first
                          ? checkpoint_writer(options, info, steps, kept,
                                              tokenizer ? tokenizer->files : std::vector<KeptFile>())
                          : nullptr;
+  auto state_copies = copies.empty()
+                          ? nullptr
+                          : std::make_unique<StateCopies>(copies, info, plan.stages, steps,
+                                                          copies_kept(prepared.program.ramp()));
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = guard,
@@ -152,7 +181,8 @@ Training prepare_training(const Options& options, const RankPlace* place) {
           .data = std::move(data),
           .held_out = std::move(held_out),
           .beginning = std::move(beginning),
-          .checkpoints = std::move(checkpoints)};
+          .checkpoints = std::move(checkpoints),
+          .copies = std::move(state_copies)};
 }
 
 MonitorSetup monitor_setup(const Options& options) {

@@ -27,6 +27,7 @@ struct Training {
   std::unique_ptr<HeldOutEvaluation> held_out;  // may be null
   Beginning beginning;
   std::unique_ptr<CheckpointWriter> checkpoints;  // may be null
+  std::unique_ptr<StateCopies> copies;            // the same
 
   std::int64_t first_step() const { return beginning.batches(); }
 };

@@ -68,7 +68,7 @@ double of_hashes(const PreparedPlan& prepared, std::int64_t steps) {
 }  // namespace
 
 void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const Options& options,
-                         const std::vector<KeptTensor>& kept, double share) {
+                         const std::vector<KeptTensor>& kept, double share, double in_memory) {
   constexpr double kMost = 0x1p62;  // beyond any machine
   const bool alone = options.has("reference"), both = options.has("verify");
   double bytes = backend_of(options).on_host && !alone ? share * of_pipelines(prepared) : 0;
@@ -80,6 +80,7 @@ void check_training_need(const PreparedPlan& prepared, std::int64_t steps, const
   if (options.has("trace")) bytes += 2 * timeline * prepared.plan.request.width;
   if (options.has("with-prediction")) bytes += timeline;
   if (options.has("checkpoint")) bytes += copied_bytes(prepared.plan.model, kept);
+  bytes += in_memory;
   const auto needed = static_cast<Bytes>(std::min(bytes, kMost));
   check_fits_memory(needed, "training this plan");
   tell_memory(needed, "training this plan");

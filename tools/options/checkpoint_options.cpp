@@ -56,18 +56,36 @@ void add_checkpoint_options(Options& options) {
              "begin with the weights of a checkpoint or a folder of Hugging Face's library")
       .value("checkpoint", "DIR", "keep checkpoints in this folder; at least one, at the end")
       .value("checkpoint-every", "N", "steps from one checkpoint to the next (default: none)")
+      .flag(
+          "buddy",
+          "keep copies of the newest steps in memory: ranks that tandem launch starts again go on "
+          "from these")
       .value("keep", "K", "checkpoints to keep, the newest; 0: all (default 2)")
       .value("on-checkpoint-error", "ACTION",
              "continue|stop when one can't be written (default: continue, with a note)");
 }
 
-Beginning beginning_of(const Options& options, const Plan& plan, bool restarted) {
+std::string copies_folder(const Options& options, const RankPlace* place) {
+  if (!options.has("buddy")) return {};
+  if (place != nullptr && !place->copies.empty()) return place->copies;
+  refuse(options,
+         "--buddy is for ranks that \"tandem launch --restarts N\" starts, all on one host: nobody "
+         "else keeps what they leave in memory");
+}
+
+Beginning beginning_of(const Options& options, const Plan& plan, bool restarted,
+                       std::unique_ptr<CopiedState> copy) {
   if (options.has("resume") && options.has("init"))
     refuse(options, "--resume goes on from a checkpoint, --init begins anew: give one of them");
   Beginning beginning;
   const bool goes_on =
       restarted && options.has("checkpoint") && holds_checkpoint(options.text("checkpoint"));
-  if (goes_on || options.has("resume")) {
+  const std::vector<FoundCheckpoint> found = checkpoints_in(options.text("checkpoint"));
+  if (copy && (found.empty() || found.back().batches <= copy->batches())) {
+    beginning.copy = std::move(copy);
+    beginning.other_folder =
+        found.empty() ? options.text("resume", options.text("init")) : found.back().path;
+  } else if (goes_on || options.has("resume")) {
     beginning.checkpoint =
         std::make_unique<Checkpoint>(options.text(goes_on ? "checkpoint" : "resume"));
     check_belongs(*beginning.checkpoint, plan);
@@ -76,7 +94,7 @@ Beginning beginning_of(const Options& options, const Plan& plan, bool restarted)
     auto weights = std::make_unique<HuggingFaceWeights>(folder, plan.model);
     for (const std::string& note : weights->notes()) print_note(note);
     beginning.weights = std::move(weights);
-    beginning.weights_folder = folder;
+    beginning.other_folder = folder;
   }
   return beginning;
 }

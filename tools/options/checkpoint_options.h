@@ -9,31 +9,46 @@
 #include "core/model/plan.h"
 #include "executor/checkpoint/checkpoint.h"
 #include "executor/checkpoint/checkpoint_writer.h"
+#include "executor/checkpoint/state_copies.h"
+#include "executor/ranks/rank_place.h"
 #include "tools/cli/options.h"
 
 namespace tandem::tools {
 
 void add_checkpoint_options(Options& options);
 
-/// What a run begins with; both null: initial weights.
+/// What a run begins with; all null: initial weights.
 struct Beginning {
   std::unique_ptr<Checkpoint> checkpoint = {};
+  std::unique_ptr<CopiedState> copy = {};              // that a start before has left in memory
   std::unique_ptr<TrainingStart<float>> weights = {};  // of others
-  std::string weights_folder = {};
+  std::string other_folder = {};  // of weights, or where the copied run's began
 
   const TrainingStart<float>* start() const {
+    if (copy) return copy.get();
     return checkpoint != nullptr ? checkpoint.get() : weights.get();
   }
-  /// Where that is; empty: nowhere.
-  std::string folder() const { return checkpoint ? checkpoint->path() : weights_folder; }
+  /// Of the run that it goes on from; null: of none.
+  const CheckpointInfo* info() const {
+    if (copy) return &copy->info();
+    return checkpoint != nullptr ? &checkpoint->info() : nullptr;
+  }
+  /// Where the run's tokenizer may be; empty: nowhere.
+  std::string folder() const { return checkpoint ? checkpoint->path() : other_folder; }
   /// Steps that were trained before.
   std::int64_t batches() const { return start() == nullptr ? 0 : start()->batches(); }
 };
 
 /// Reads, and checks, all that is there. Throws InputError where it is not of the plan's model, or
 /// its optimizer is another one; tells what was read otherwise than it stands. `restarted`: by a
-/// launcher, after a failure: then the newest checkpoint that the run has kept itself goes first.
-Beginning beginning_of(const Options& options, const Plan& plan, bool restarted);
+/// launcher, after a failure: then the newest checkpoint that the run has kept itself goes first,
+/// and before it `copy`, which may be null, unless that is older.
+Beginning beginning_of(const Options& options, const Plan& plan, bool restarted,
+                       std::unique_ptr<CopiedState> copy);
+
+/// Where --buddy has copies; empty: it is not given. Throws UsageError where no launcher has a
+/// place for them.
+std::string copies_folder(const Options& options, const RankPlace* place);
 
 /// Tells in what the run that goes on differs from the one that made the checkpoint. `info`: of the
 /// run that goes on.

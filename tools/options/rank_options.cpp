@@ -52,17 +52,6 @@ std::string secret_of(const Options& options, const RankPlace& place) {
                   place.rendezvous_host));
 }
 
-/// Null: TCP carries what ranks send.
-MpiModule* mpi_of(const Options& options, const RankPlace& place) {
-  if (options.text("transport") != "mpi") return nullptr;
-  if (!place.by_mpi()) {
-    refuse(options,
-           "--transport mpi is for ranks that mpirun or srun has started: {} started these",
-           place.launcher);
-  }
-  return find_mpi().module;
-}
-
 }  // namespace
 
 void add_rank_options(Options& options) {
@@ -103,7 +92,8 @@ RankGroupSetup group_setup(const Options& options, const RankPlace& place) {
           .rendezvous_port = place.rendezvous_port,
           .secret = secret_of(options, place),
           .identity = {{"version", hash_of_text(tool_name())},
-                       {"set of options", hash_of_options(options)}}};
+                       {"set of options", hash_of_options(options)}},
+          .on_notice = print_note};
 }
 
 Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& path)
@@ -113,7 +103,7 @@ Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& 
   RankGroupSetup setup = group_setup(options, place);
   setup.identity.emplace_back("plan", hash_of_text(read_file(path, kLargestJson)));
   setup.faults = faults_.get();
-  setup.mpi = mpi_of(options, place);
+  if (options.text("transport") == "mpi") setup.mpi = find_mpi().module;
   group_ = std::make_unique<RankGroup>(std::move(setup));
 }
 

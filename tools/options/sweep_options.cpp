@@ -97,7 +97,7 @@ Shard shard_of(const Options& options) {
   const auto number = number_in<std::int64_t>(first), of = number_in<std::int64_t>(second);
   if (!number || !of || *number < 1 || *of > kMostShards || *number > *of) {
     refuse(options,
-           "--shard: expected K/N with K from 1 to N, hq/N, slurm or mpi, found "
+           "--shard: expected K/N with K from 1 to N, hq/N, slurm, mpi or ranks, found "
            "\"{}\"",
            text);
   }

@@ -69,7 +69,8 @@ Storage storage_of(const Options& options) {
   return options.has("storage") ? storage_of(options["storage"]) : Storage::f32;
 }
 
-void check_ranks(const Options& options, bool several) {
+void check_ranks(const Options& options, const RankPlace* place) {
+  const bool several = place != nullptr;
   const TransportTraits& transport = transport_of(options);
   if (several && !backend_of(options).on_host)
     refuse(options, "several ranks train on CPUs in this version: --backend {} needs one process",
@@ -77,11 +78,15 @@ void check_ranks(const Options& options, bool several) {
   if (several && options.has("transport") && !transport.between_ranks)
     refuse(options, "--transport {} is within a process: ranks need tcp or mpi", transport.name);
   if (!several && transport.between_ranks) {
-    refuse(options,
-           "--transport {} is between ranks: start them by tandem launch, torchrun, mpirun or srun",
-           transport.name);
+    refuse(options, "--transport {} is between ranks: start them by {}", transport.name,
+           transport.library == nullptr ? "tandem launch, torchrun, mpirun or srun"
+                                        : "mpirun or srun");
   }
   if (!several || transport.library == nullptr) return;
+  if (!place->by_mpi()) {
+    refuse(options, "--transport {} is for ranks that mpirun or srun has started: {} started these",
+           transport.name, place->launcher);
+  }
   if (const std::string why = transport.library().why_absent; !why.empty())
     throw AbsentError(fmt::format("--transport {}: {}; use --transport tcp", transport.name, why));
 }

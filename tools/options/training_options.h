@@ -8,6 +8,7 @@
 
 #include "core/memory/storage.h"
 #include "executor/backends.h"
+#include "executor/ranks/rank_place.h"
 #include "executor/stage/optimizer.h"
 #include "tools/cli/options.h"
 
@@ -21,8 +22,9 @@ const BackendTraits& backend_of(const Options& options);
 Storage storage_of(const Options& options);
 Storage storage_of(const OptionValue& value);
 /// Throws UsageError where the transport is not one between ranks, though there are several, or is
-/// one, though there are not; AbsentError where it is not here.
-void check_ranks(const Options& options, bool several);
+/// one, though there are not, or of another launcher; AbsentError where it is not here. `place`:
+/// null where there is one process.
+void check_ranks(const Options& options, const RankPlace* place);
 /// TrainingSetup::by_messages.
 bool by_messages(const Options& options);
 

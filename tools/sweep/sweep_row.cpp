@@ -303,6 +303,13 @@ std::int64_t read_sweep_file(const std::string& path,
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(errno);
+  const std::int64_t whole = read_sweep_lines(path, file, take);
+  if (file.bad()) fail(EIO);
+  return whole;
+}
+
+std::int64_t read_sweep_lines(const std::string& path, std::istream& file,
+                              const std::function<void(const StoredLine&)>& take) {
   StoredLine line;
   std::string text;
   for (; std::getline(file, text) && !file.eof(); ++line.number) {
@@ -328,7 +335,6 @@ std::int64_t read_sweep_file(const std::string& path,
     take(line);
     line.offset += static_cast<std::int64_t>(text.size());
   }
-  if (file.bad()) fail(EIO);
   // What was cut off goes, which nobody wants of a file of something else.
   if (!text.starts_with(kBeginning.substr(0, text.size())))
     reject_line(path, line.number, "not a line of a sweep, nor the beginning of one");

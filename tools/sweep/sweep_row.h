@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <istream>
 #include <optional>
 #include <span>
 #include <string>
@@ -100,6 +101,9 @@ struct StoredLine {
 /// be read.
 std::int64_t read_sweep_file(const std::string& path,
                              const std::function<void(const StoredLine&)>& take);
+/// The same of a stream; `path` names it in messages.
+std::int64_t read_sweep_lines(const std::string& path, std::istream& file,
+                              const std::function<void(const StoredLine&)>& take);
 
 /// Throws the InputError of a line that is not as it should be.
 [[noreturn]] void reject_at(const std::string& path, std::int64_t number, std::size_t column,

@@ -222,7 +222,7 @@ class TraceWriter {
   void write_counters() {
     const TraceRun& run = runs_[run_];
     Curves curves =
-        curves_of(program_, *run.timeline, run.memory ? run.memory->stash : OfSlices<Bytes>());
+        curves_of(program_, *run.timeline, run.memory ? run.memory->stash : OfSlices<StashBytes>());
     if (run.memory && run.memory->held)
       curves.activation_bytes = held_over_time(program_, *run.timeline, *run.memory->held);
     Duration end{};

@@ -21,7 +21,7 @@ namespace tandem {
 struct TraceMemory {
   Table<DeviceId, MemoryByClass>
       devices;  // what is allocated; its activations are not drawn, but the curve of stashes
-  OfSlices<Bytes> stash;                           // of one microbatch, or slice
+  OfSlices<StashBytes> stash;                      // of one microbatch, or slice
   std::optional<OfSlices<HeldActivation>> held{};  // in its place, where it is freed in parts
 };
 

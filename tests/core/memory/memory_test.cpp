@@ -129,7 +129,8 @@ TEST(StashPools, OfChunksHoldWhatIsInFlightOfThemTogether) {
       const Program program = program_of(wanted);
       const SlotCounts slots = count_slots(program);
       const auto pools =
-          stash_pools(program, slots, Table<ReplicaId, Pieces>(slots.size(), {{10, 2}, {7, 1}}));
+          stash_pools(program, slots,
+                      Table<ReplicaId, StashPieces>(slots.size(), {.stash = {{10, 2}, {7, 1}}}));
       for (int d = 0; d < p; ++d) {
         const Pieces& pool = pools[id_at<DeviceId>(static_cast<std::size_t>(d))];
         EXPECT_EQ(pool.at(7), 2 * (p - 1 - d) + (v - 1) * p + 1) << p << " " << v << " " << d;
@@ -149,7 +150,9 @@ TEST(StashPools, AreByTheSizesOfPieces) {
   const Program program = program_of(wanted);
   const SlotCounts slots = count_slots(program);
   const auto pools = stash_pools(
-      program, slots, Table<ReplicaId, Pieces>{{{10, 1}}, {{10, 1}}, {{10, 3}}, {{20, 1}}});
+      program, slots,
+      Table<ReplicaId, StashPieces>{
+          {.stash = {{10, 1}}}, {.stash = {{10, 1}}}, {.stash = {{10, 3}}}, {.stash = {{20, 1}}}});
   const Pieces& first = pools[DeviceId{0}];
   EXPECT_EQ(first.size(), 1U);
   EXPECT_GE(first.at(10), 3 * slots[ReplicaId{2}][SlotKind::stash]);

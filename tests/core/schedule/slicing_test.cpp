@@ -78,9 +78,6 @@ TEST(Slices, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_THAT(*reason_against(find_schedule("1f1b"), request), HasSubstr("does not cut sequences"));
   EXPECT_THAT(*reason_against(find_schedule("bpipe"), request), HasSubstr("does not cut"));
   EXPECT_FALSE(reason_against(find_schedule("seq1f1b"), request));
-  request.recompute = Recompute::stage;
-  EXPECT_THAT(*reason_against(find_schedule("seq1f1b"), request), HasSubstr("keys and values"));
-  request.recompute = Recompute::none;
   request.slices = {Slicing::Kind::by_time, 0};
   EXPECT_THAT(*reason_against(find_schedule("seq1f1b"), request), HasSubstr("by time"));
   request.slices = {.count = 20'000};
@@ -130,6 +127,47 @@ TEST(Slices, OfTwoMicrobatchesThatGoBackAtOnceNeedTwoContextGradients) {
   EXPECT_EQ(found[0].kind, ViolationKind::slot_overwritten) << found[0].message;
 }
 
+// Keys and values stay from a slice's forward to its backward, where its stash is made again.
+TEST(Slices, ThatAreMadeAgainKeepAContextEach) {
+  const Program program = lower(parse_schedule(
+      "# mine devices 1 microbatches 2 slices 2\n0 | f0 f1 r1 b1 f2 r0 b0 f3 r3 b3 r2 b2 U", "s"));
+  SlotCounts slots = count_slots(program);
+  EXPECT_EQ(slots[ReplicaId{0}][SlotKind::context], 2);
+  EXPECT_EQ(slots[ReplicaId{0}][SlotKind::stash], 1);
+  EXPECT_THAT(verify(program, slots), IsEmpty());
+  slots[ReplicaId{0}][SlotKind::context] = 1;
+  const std::vector<Violation> found = verify(program, slots);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, ViolationKind::slot_overwritten);
+  EXPECT_THAT(found[0].message, HasSubstr("keys and values of 1 slices are kept"));
+}
+
+// As many as others hold stashes, min(p − 1 − d + n, mn) of Seq1F1B; and one stash.
+TEST(Slices, ThatAreMadeAgainHoldAsManyContextsAsOthersStashes) {
+  for (const std::string name : {"terapipe", "seq1f1b", "seq1f1b-zb"}) {
+    for (const int devices : {1, 2, 4}) {
+      ScheduleRequest request = request_for(static_cast<std::uint16_t>(devices), 3);
+      request.slices = {.count = 3};
+      const auto slots_of = [&](Recompute recompute) {
+        request.recompute = recompute;
+        return count_slots(lower(make_schedule(find_schedule(name), request)));
+      };
+      const SlotCounts kept = slots_of(Recompute::none), again = slots_of(Recompute::stage);
+      for (const ReplicaId replica : ids(kept)) {
+        SCOPED_TRACE(::testing::Message() << name << " " << devices << " " << index(replica));
+        const int stages_below = devices - 1 - static_cast<int>(index(replica));
+        const int in_flight = name == "terapipe" ? 9 : std::min(stages_below + 3, 9);
+        EXPECT_EQ(kept[replica][SlotKind::context], 0);
+        EXPECT_LT(again[replica][SlotKind::stash], kept[replica][SlotKind::stash]);
+        if (name == "seq1f1b-zb") continue;  // its weight halves come later
+        EXPECT_EQ(again[replica][SlotKind::context], in_flight);
+        EXPECT_EQ(kept[replica][SlotKind::stash], in_flight);
+        EXPECT_EQ(again[replica][SlotKind::stash], 1);
+      }
+    }
+  }
+}
+
 TEST(Slices, AreWorkedOnOneByOneByOneReplica) {
   const auto refusal = [](const std::string& text) {
     return error_of([&] { lower(parse_schedule(text, "s")); });
@@ -158,11 +196,11 @@ TEST(Slices, OfExecutorsTakeTogetherWhatTheWholeTakes) {
   };
   Bytes stashes = 0;
   for (std::size_t slice = 0; slice < 3; ++slice) {
-    const Bytes stash = total(sliced.slices[slice].stash_pieces);
-    EXPECT_EQ(stash * 12, total(whole.stash_pieces) * parts[slice].tokens);
+    const Bytes stash = total(sliced.slices[slice].pieces.stash);
+    EXPECT_EQ(stash * 12, total(whole.pieces.stash) * parts[slice].tokens);
     stashes += stash;
   }
-  EXPECT_EQ(stashes, total(whole.stash_pieces));
+  EXPECT_EQ(stashes, total(whole.pieces.stash));
   EXPECT_EQ(sliced[SlotKind::weights], whole[SlotKind::weights]);
   EXPECT_EQ(sliced[SlotKind::output] * 2, whole[SlotKind::output]);
   EXPECT_EQ(whole[SlotKind::context_gradient], 0);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,6 +70,19 @@ TEST(RankGroup, BringsTogetherWhatEachHas) {
   EXPECT_THAT(gathered, ElementsAre("of 0", "of 1", "of 2"));
 }
 
+// Who has given its part may end at once: what is long is not overtaken by the end.
+TEST(RankGroup, GathersFromRanksThatEndAtOnce) {
+  for (int i = 0; i < 20; ++i) {
+    std::vector<std::size_t> sizes;
+    const std::vector<std::string> ends = run_ranks(3, [&](RankGroup& group) {
+      const auto all = group.gather(std::string(std::size_t{1} << 22, 'x'));
+      for (const std::string& one : all) sizes.push_back(one.size());
+    });
+    ASSERT_THAT(ends, Each(""));
+    EXPECT_THAT(sizes, ElementsAre(1 << 22, 1 << 22, 1 << 22));
+  }
+}
+
 TEST(RankGroup, KnowsHowFarClocksAreApart) {
   const auto ends = run_ranks(2, [](RankGroup& group) {
     // One clock, seen over a socket.
@@ -116,6 +130,37 @@ TEST(RankGroup, SaysWhoHasNotCome) {
 }
 
 /// As of a process that was stopped: its system takes connections.
+// Long before it is given up, all that are there are told who is awaited; and nothing is told where
+// all come in time.
+TEST(RankGroup, TellsAllThatAreThereWhoIsAwaited) {
+  std::mutex mutex;
+  std::vector<std::string> notes;
+  const auto hears = [&](RankGroupSetup& setup) {
+    setup.before_note = 100ms;
+    setup.on_notice = [&](const std::string& note) {
+      const std::lock_guard lock(mutex);
+      notes.push_back(note);
+    };
+  };
+  run_ranks(3, [](RankGroup& group) { group.barrier(); }, hears);
+  EXPECT_THAT(notes, ::testing::IsEmpty());
+  const auto late = [&](RankGroupSetup& setup) {
+    hears(setup);
+    if (setup.rank == 2) std::this_thread::sleep_for(400ms);
+  };
+  EXPECT_THAT(run_ranks(3, [](RankGroup& group) { group.barrier(); }, late), Each(""));
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_THAT(notes, Each(HasSubstr("for ranks to come: of 3 these are missing: 2")));
+  notes.clear();
+  const auto late_first = [&](RankGroupSetup& setup) {
+    hears(setup);
+    if (setup.rank == 0) std::this_thread::sleep_for(400ms);
+  };
+  EXPECT_THAT(run_ranks(3, [](RankGroup& group) { group.barrier(); }, late_first), Each(""));
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_THAT(notes, Each(HasSubstr("has not found rank 0 at 127.0.0.1")));
+}
+
 TEST(RankGroup, DoesNotWaitForAFirstRankThatStandsStill) {
   boost::asio::io_context context;
   const boost::asio::ip::tcp::acceptor acceptor(

@@ -37,7 +37,8 @@ struct SliceRun {
   Lengths lengths = {};  // empty: whole
   Recompute recompute = Recompute::none;
   bool split = false;
-  bool loses_context = false;  // what later slices add to the gradients of keys and values
+  bool loses_context = false;   // what later slices add to the gradients of keys and values
+  bool mixes_contexts = false;  // a slice finds that of the first one in the place of all
 };
 
 /// One stage of a whole model over one microbatch in slices.
@@ -58,7 +59,7 @@ class SlicedModel {
     // Halves, so that sums of products are exact.
     if (model.architecture == Architecture::linear) stages_.front().initialise(weights_, 4);
     gradients_.assign(weights_.size(), T{});
-    context_gradient_ = unwritten<T>(sizes.context);
+    context_gradient_ = unwritten<T>(sizes.context_gradient);
   }
 
   std::vector<T>& weights() { return weights_; }
@@ -67,15 +68,19 @@ class SlicedModel {
   double forward() {
     stashes_.clear();
     pieces_.clear();
+    contexts_.clear();
+    context_pieces_.clear();
     double sum = 0.0;
     for (std::size_t i = 0; i < stages_.size(); ++i) {
-      hold_stash(i);
+      hold(stages_[i].sizes().stash_pieces, stashes_, pieces_);
+      hold(stages_[i].sizes().context_pieces, contexts_, context_pieces_);
       double loss = 0.0;
       std::vector<T> scratch = unwritten<T>(stages_[i].sizes().scratch);
       const auto earlier = earlier_of(i);
       stages_[i].forward(kernels_, {.weights = weights_,
                                     .sample = &samples_[i],
                                     .pieces = pieces_[i],
+                                    .context = context_pieces_[i],
                                     .scratch = scratch,
                                     .loss = &loss,
                                     .earlier_pieces = earlier});
@@ -91,6 +96,7 @@ class SlicedModel {
       kept[i] = unwritten<T>(run_.split ? sizes.kept_gradients : sizes.scratch);
       std::vector<T> inner = unwritten<T>(sizes.inner_gradient);
       const auto earlier = earlier_of(i);
+      if (run_.recompute == Recompute::stage) make_again(i);
       const BackwardSpans<T> spans{.weights = weights_,
                                    .pieces = pieces_[i],
                                    .inner_gradient = inner,
@@ -118,14 +124,31 @@ class SlicedModel {
  private:
   using Pieces = std::vector<std::span<T>>;
 
-  void hold_stash(std::size_t slice) {
-    std::vector<std::vector<T>>& memory = stashes_.emplace_back();
-    for (const std::int64_t size : stages_[slice].sizes().stash_pieces)
-      memory.push_back(unwritten<T>(size));
-    pieces_.emplace_back(memory.begin(), memory.end());
+  using Memory = std::vector<std::vector<std::vector<T>>>;
+
+  static void hold(const std::vector<std::int64_t>& sizes, Memory& all,
+                   std::vector<Pieces>& pieces) {
+    std::vector<std::vector<T>>& memory = all.emplace_back();
+    for (const std::int64_t size : sizes) memory.push_back(unwritten<T>(size));
+    pieces.emplace_back(memory.begin(), memory.end());
+  }
+  /// The stash of a slice that is nowhere but in its context.
+  void make_again(std::size_t slice) {
+    for (std::vector<T>& piece : stashes_[slice]) piece = unwritten<T>(std::ssize(piece));
+    pieces_[slice] = {stashes_[slice].begin(), stashes_[slice].end()};
+    const auto earlier = earlier_of(slice);
+    stages_[slice].recompute(kernels_, {.weights = weights_,
+                                        .sample = &samples_[slice],
+                                        .pieces = pieces_[slice],
+                                        .earlier_pieces = earlier});
   }
   std::vector<std::span<const std::span<T>>> earlier_of(std::size_t slice) const {
-    return {pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(slice)};
+    const bool again = run_.recompute == Recompute::stage;
+    const std::vector<Pieces>& all = again ? context_pieces_ : pieces_;
+    std::vector<std::span<const std::span<T>>> earlier(
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(slice));
+    if (run_.mixes_contexts) std::ranges::fill(earlier, all.front());
+    return earlier;
   }
 
   SliceRun run_;
@@ -134,8 +157,8 @@ class SlicedModel {
   std::vector<Sample<T>> samples_;
   std::vector<double> share_;
   std::vector<T> weights_, gradients_, context_gradient_;
-  std::vector<std::vector<std::vector<T>>> stashes_;
-  std::vector<Pieces> pieces_;
+  Memory stashes_, contexts_;
+  std::vector<Pieces> pieces_, context_pieces_;
 };
 
 template <class T>
@@ -225,8 +248,9 @@ TEST(Slices, HaveTheSameBitsHoweverTheyAreMadeAgain) {
     const ModelSpec model =
         text_of(lengths.size() % 2 == 0 ? testing::tiny_gpt() : testing::tiny_qwen());
     const Gradients<float> plain = gradients_of<float>(model, {.lengths = lengths});
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full,
-                                      Recompute::uniform(2), Recompute::blocks(1)}) {
+    for (const Recompute recompute :
+         {Recompute::none, Recompute::selective, Recompute::full, Recompute::uniform(2),
+          Recompute::blocks(1), Recompute::stage}) {
       for (const bool split : {false, true}) {
         EXPECT_TRUE(gradients_of<float>(
                         model, {.lengths = lengths, .recompute = recompute, .split = split}) ==
@@ -235,6 +259,16 @@ TEST(Slices, HaveTheSameBitsHoweverTheyAreMadeAgain) {
       }
     }
   }
+}
+
+// Negative control: keys and values of another slice of as many tokens.
+TEST(Slices, ThatFindOtherContextsHaveOtherGradients) {
+  SliceRun run{.lengths = {2, 2, 2}, .recompute = Recompute::stage};
+  const Gradients<float> right = gradients_of<float>(text_model(), run);
+  run.mixes_contexts = true;
+  const Gradients<float> wrong = gradients_of<float>(text_model(), run);
+  for (const char* tensor : {"embedding.token.weight", "block0.attention.qkv.weight"})
+    EXPECT_GT(distance(wrong.at(tensor), right.at(tensor)), 1e-3) << tensor;
 }
 
 TEST(Slices, OfOneAreTheWholeToTheBit) {

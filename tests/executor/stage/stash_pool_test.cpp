@@ -72,6 +72,23 @@ std::string refusal_of(const Use& use) {
   return "none";
 }
 
+// What stays of a stash that is made again is held beside it.
+TEST(StashPool, TellsContextsFromStashes) {
+  Pool pool(Pieces{{3, 2}});
+  const auto& context =
+      pool.stashes.acquire({ReplicaId{0}, SlotKind::context}, 7, std::vector<std::int64_t>{3}, 1);
+  EXPECT_NE(pool.acquire(0, 7, {3})[0].data(), context[0].data());
+  pool.stashes.release(ReplicaId{0}, 7);
+  EXPECT_EQ(pool.stashes.held({ReplicaId{0}, SlotKind::context}, 7)[0].data(), context[0].data());
+  EXPECT_THAT(refusal_of([&] {
+                pool.stashes.acquire({ReplicaId{0}, SlotKind::context}, 8,
+                                     std::vector<std::int64_t>{3}, 1);
+              }),
+              HasSubstr("all 1 context slots"));
+  EXPECT_THAT(refusal_of([&] { pool.stashes.held({ReplicaId{0}, SlotKind::context}, 8); }),
+              HasSubstr("there is no context of microbatch 8"));
+}
+
 TEST(StashPool, RefusesWhatWasNotCounted) {
   Pool pool(Pieces{{3, 2}});
   pool.acquire(4, 0, {3}, 1);

@@ -209,6 +209,13 @@ TEST(SearchSpace, ProposesSlicesUnaskedWhereTheProfileTimesThem) {
   EXPECT_THAT(slicings(), ::testing::IsSupersetOf({"3,3,2", "4,4", "2,2,2,2", "1,1,1,1,1,1,1,1"}));
   const PlanResult result = find_plans(request);
   EXPECT_GT(result.shapes, 0u);
+  std::int64_t again = 0;  // of slices alone: of whole sequences nothing must stay meanwhile
+  for (const Shape& shape : search_space(request).shapes) {
+    if (shape.recompute != Recompute::stage) continue;
+    ++again;
+    EXPECT_GT(shape.slices.count, 1);
+  }
+  EXPECT_GT(again, 0);
 }
 
 TEST(SearchSpace, MoreStagesThanLayersAreOut) {

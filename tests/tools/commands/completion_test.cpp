@@ -99,7 +99,7 @@ TEST_F(Completion, OffersWhatAValueMayBe) {
               ElementsAre("none", "selective", "full", "stage"));
   EXPECT_THAT(offered("tandem schedule 1f1b --format pic"), ElementsAre("picture"));
   EXPECT_THAT(offered("tandem train plan.json --on-nan s"), ElementsAre("stop", "skip"));
-  EXPECT_THAT(offered("tandem sweep --shard "), ElementsAre("slurm", "mpi", "hq"));
+  EXPECT_THAT(offered("tandem sweep --shard "), ElementsAre("slurm", "mpi", "ranks", "hq"));
   EXPECT_THAT(offered("tandem simulate --forward "), ElementsAre());  // a time
   // bash cuts --option=value at the sign.
   EXPECT_THAT(offered("tandem simulate --recompute = fu"), ElementsAre("full"));

@@ -116,6 +116,35 @@ TEST_F(LaunchedRanks, AKilledOneIsNamedThoughItIsSeenLater) {
   EXPECT_EQ(late.code(), 1) << "it is not waited for";
 }
 
+/// Nobody else has failed: it may not even have joined the others.
+TEST_F(LaunchedRanks, OneThatStandsStillIsNamedAndEndsAll) {
+  const auto start = std::chrono::steady_clock::now();
+  const RanksEnded ended = run({"sleep 60", "kill -STOP $$; sleep 60"}, {},
+                               {.after_asking = 400ms, .for_a_stopped_one = 500ms});
+  EXPECT_EQ(ended.failed, 1U);
+  EXPECT_EQ(ended.code(), 1);
+  EXPECT_THAT(said_, ContainsRegex("error: rank 1 \\(host here, pid [0-9]+\\) stands still: signal "
+                                   "19 \\(Stopped \\(signal\\)\\) stopped it\n"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  EXPECT_TRUE(none_stays(mark_));
+}
+
+TEST_F(LaunchedRanks, OneThatGoesOnInTimeIsNoFailure) {
+  const std::string pauses = "(sleep 0.3; kill -CONT $$) & kill -STOP $$; exit 0";
+  const RanksEnded ended = run({"sleep 1.2", pauses}, {}, {.for_a_stopped_one = 900ms});
+  EXPECT_EQ(ended.code(), 0);
+  EXPECT_EQ(said_, "");
+}
+
+/// Where another has failed, who stands still does not hear of it, and is not waited for.
+TEST_F(LaunchedRanks, AFailureDoesNotWaitForOneThatStandsStill) {
+  const auto start = std::chrono::steady_clock::now();
+  const RanksEnded ended = run({"kill -STOP $$; sleep 60", "sleep 0.2; exit 7"}, {},
+                               {.after_failure = 20s, .after_asking = 400ms});
+  EXPECT_EQ(ended.code(), 7);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
 /// One that ends when asked, one that ignores it, one that stands still: none outlives the failure,
 /// nor does what they have started.
 TEST_F(LaunchedRanks, WhoDoesNotEndIsMadeTo) {
@@ -217,6 +246,68 @@ TEST_F(Launch, GoesOnAfterAKillToTheSameBytes) {
     EXPECT_GT(bytes_of("kept").size(), 100u) << ran.err;
     EXPECT_TRUE(bytes_of("kept") == bytes_of("alone")) << file;
   }
+}
+
+/// MPI's own launchers tell its ranks of one another, and the module may be absent.
+TEST_F(Launch, RefusesMpiWhereItCannotBe) {
+  const Ran ours = tandem("launch -n 2 -- train plan.json --transport mpi");
+  EXPECT_EQ(ours.code, 2) << ours.err;
+  EXPECT_THAT(ours.err, HasSubstr("for ranks that mpirun or srun has started: tandem started"));
+  const Ran alone = tandem("train plan.json --transport mpi");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.err,
+              AllOf(HasSubstr("start them by mpirun or srun"), Not(HasSubstr("tandem launch"))));
+  // A program without its module beside it.
+  const auto copy = folder() / "bin" / "tandem";
+  std::filesystem::create_directories(copy.parent_path());
+  std::filesystem::copy_file(TANDEM_BINARY, copy);
+  RunOptions options;
+  options.folder = folder();
+  const Ran absent =
+      run_command({"/usr/bin/env", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2",
+                   "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=2", copy.string(),
+                   "train", "plan.json", "--transport", "mpi"},
+                  options);
+  EXPECT_EQ(absent.code, 5) << absent.err;
+  EXPECT_THAT(absent.err, AllOf(HasSubstr("--transport mpi: this build has no code for it"),
+                                HasSubstr("use --transport tcp")));
+}
+
+std::size_t folders_of_copies() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    count += entry.path().filename().string().starts_with("tandem-copies-") ? 1 : 0;
+  return count;
+}
+
+/// Until its end the run has nothing on the disk that it could go on from.
+TEST_F(Launch, GoesOnFromMemoryToTheSameBytes) {
+  ASSERT_EQ(tandem("train plan.json --steps 12 --checkpoint alone").code, 0);
+  const std::size_t before = folders_of_copies();
+  const std::string train =
+      "launch -n 2 --restarts 1 -- train plan.json --steps 12 --inject kill:op=60 --checkpoint ";
+  const Ran ran = tandem(train + "kept --buddy");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("was killed by signal 9"));
+  EXPECT_THAT(ran.err, ContainsRegex("note: goes on from step [1-9][0-9]?, which is in memory"));
+  EXPECT_EQ(folders_of_copies(), before);
+  for (const char* file : {"model.safetensors", "state.safetensors"}) {
+    const std::string kept = read(fmt::format("kept/step-00000012/{}", file));
+    EXPECT_GT(kept.size(), 100u);
+    EXPECT_TRUE(kept == read(fmt::format("alone/step-00000012/{}", file))) << file;
+  }
+  const Ran anew = tandem(train + "anew");
+  EXPECT_THAT(anew.err, Not(HasSubstr("goes on"))) << "without copies there is nothing";
+}
+
+TEST_F(Launch, CopiesAreForRanksThatItStartsHere) {
+  const Ran alone = tandem("train plan.json --buddy");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("tandem launch --restarts N"));
+  write("ssh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
+  const Ran elsewhere = tandem(by_ssh() + "-n 2 -- train plan.json --buddy");
+  EXPECT_EQ(elsewhere.code, 2);
+  EXPECT_THAT(elsewhere.err, HasSubstr("all ranks must be here"));
 }
 
 TEST_F(Launch, TakesItsLineWithAndWithoutDashes) {
@@ -343,6 +434,36 @@ TEST_F(Launch, LinksOfRanksAreMeasuredForASimulation) {
               HasSubstr("--ranks is for several ranks"));
   EXPECT_THAT(tandem("simulate plan.json --cluster links.json --depth 2").err,
               HasSubstr("--depth is not taken: the plan sets it"));
+}
+
+/// A rank that is stopped at any moment, before it has joined the others too: all ends within 5 s.
+TEST_F(Launch, AStoppedRankIsNamedWithinFiveSeconds) {
+  std::mt19937 random(3);
+  const int times = kSanitized ? 1 : 4;
+  for (int i = 0; i < times; ++i) {
+    pid_t victim = 0;
+    std::chrono::steady_clock::time_point stopped;
+    const auto when =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(i == 0 ? 0 : random() % 1500);
+    RunOptions options;
+    options.signal = 0;
+    options.interrupt_when = [&](const Ran&) {
+      if (victim != 0 || std::chrono::steady_clock::now() < when) return false;
+      for (const pid_t id : processes_with("TANDEM_RANK=1")) {
+        if (processes_with(folder().string()).contains(id)) victim = id;
+      }
+      stopped = std::chrono::steady_clock::now();
+      if (victim != 0) ::kill(victim, SIGSTOP);
+      return false;
+    };
+    const Ran ran = tandem("launch -n 2 " + std::string(kLong), options);
+    const auto passed = std::chrono::steady_clock::now() - stopped;
+    EXPECT_EQ(ran.code, 1) << ran.err;
+    EXPECT_THAT(ran.err,
+                ContainsRegex(fmt::format("rank 1 \\(host .*(process|pid) {}\\)", victim)));
+    EXPECT_LT(passed, kSanitized ? 20s : 5s) << ran.err;
+    EXPECT_TRUE(none_stays(folder().string()));
+  }
 }
 
 /// Ranks of a real run, one of them killed or stopped.

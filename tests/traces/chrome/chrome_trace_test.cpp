@@ -39,7 +39,7 @@ TraceMemory tiny_memory(const Program& program) {
   memory.devices = Table<DeviceId, MemoryByClass>(
       program.placement().devices,
       {.weights = 100, .versions = 100, .gradients = 50, .optimizer = 200, .buffers = 7});
-  memory.stash = Table<ReplicaId, Bytes>(program.placement().replicas(), 10);
+  memory.stash = Table<ReplicaId, StashBytes>(program.placement().replicas(), {.stash = 10});
   return memory;
 }
 

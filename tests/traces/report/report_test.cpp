@@ -29,7 +29,7 @@ constexpr std::string_view kHostile =
 
 Report report_of(const Program& program, std::int64_t batches = 2, std::string title = "tiny") {
   const Timeline timeline = tiny_timeline(program, batches, kReportCosts);
-  const Table<ReplicaId, Bytes> stash(program.placement().replicas(), 100);
+  const Table<ReplicaId, StashBytes> stash(program.placement().replicas(), {.stash = 100});
   ChartMemory memory{.peak = {},
                      .activations = curves_of(program, timeline, stash).activation_bytes,
                      .capacity = Table<DeviceId, Bytes>(program.placement().devices, 2000)};
