@@ -162,9 +162,47 @@ class Cluster::Search {
       std::ranges::for_each(std::ranges::equal_range(edges, group, {}, group_of), take);
   }
 
+  struct Arrival {
+    std::size_t links = 0;
+    Duration latency{};
+    std::uint32_t before = 0;
+    LinkId link{};
+    bool no_longer_than(const Arrival& other) const {
+      return std::tie(links, latency) <= std::tie(other.links, other.latency);
+    }
+  };
+
+  /// What is known of each vertex; cleared at once, for a search sees a few of very many.
+  template <class Known>
+  class OfVertices {
+   public:
+    void clear(std::size_t vertices) {
+      if (++turn_ == 0 || turn_of_.size() < vertices) {
+        turn_of_.assign(vertices, 0);
+        known_.resize(vertices);
+        turn_ = 1;
+      }
+    }
+    bool has(std::uint32_t vertex) const { return turn_of_[vertex] == turn_; }
+    /// As it was made, the first time.
+    Known& operator[](std::uint32_t vertex) {
+      if (!has(vertex)) {
+        turn_of_[vertex] = turn_;
+        known_[vertex] = {};
+      }
+      return known_[vertex];
+    }
+
+   private:
+    std::vector<std::uint32_t> turn_of_;
+    std::vector<Known> known_;
+    std::uint32_t turn_ = 0;
+  };
+
   /// The most that the slowest link of any way takes; 0: there is none.
   double widest() const {
-    std::map<std::uint32_t, double> best;
+    thread_local OfVertices<double> best;
+    best.clear(cluster_.vertices_.size());
     std::priority_queue<std::pair<double, std::uint32_t>> open;
     open.emplace(std::numeric_limits<double>::infinity(), from_);
     while (!open.empty()) {
@@ -186,31 +224,25 @@ class Cluster::Search {
   /// Over links of at least `rate` only. REQUIRES: there is a way.
   Route shortest(double rate) const {
     using Length = std::tuple<std::size_t, Duration, std::uint32_t>;  // links, latency, vertex
-    struct Arrival {
-      Length length;
-      std::uint32_t before = 0;
-      LinkId link{};
-    };
-    std::map<std::uint32_t, Arrival> best;
+    thread_local OfVertices<Arrival> best;
+    best.clear(cluster_.vertices_.size());
     std::priority_queue<Length, std::vector<Length>, std::greater<>> open;
     open.emplace(0, Duration{}, from_);
     while (std::get<2>(open.top()) != to_) {
-      const Length here = open.top();
-      const std::uint32_t at = std::get<2>(here);
+      const auto [links, latency, at] = open.top();
       open.pop();
-      each_edge(at, [&](const Edge& edge) {
+      each_edge(at, [&, links_here = links, latency_here = latency, here = at](const Edge& edge) {
         const Link& link = cluster_.links_[edge.link];
         if (link.bytes_per_s < rate) return;
-        const Length there(std::get<0>(here) + 1, std::get<1>(here) + link.latency, edge.to);
-        const auto [place, first] = best.try_emplace(edge.to, Arrival{there, at, edge.link});
-        if (!first && place->second.length <= there) return;
-        place->second = {there, at, edge.link};
-        open.push(there);
+        const Arrival there{links_here + 1, latency_here + link.latency, here, edge.link};
+        if (best.has(edge.to) && best[edge.to].no_longer_than(there)) return;
+        best[edge.to] = there;
+        open.emplace(there.links, there.latency, edge.to);
       });
     }
     Route route{.links = {}, .bytes_per_s = rate, .latency = std::get<1>(open.top())};
-    for (std::uint32_t at = to_; at != from_; at = best.at(at).before)
-      route.links.push_back(best.at(at).link);
+    for (std::uint32_t at = to_; at != from_; at = best[at].before)
+      route.links.push_back(best[at].link);
     std::reverse(route.links.begin(), route.links.end());
     return route;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <unordered_map>
 
 #include "core/base/check.h"
 #include "simulator/cost/analytic.h"
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kMostRingPairs = 32;  // NCCL has at most 64 channels
 
 /// How much of the traffic crosses each link, in shares of one device's or group's.
-using Load = std::map<LinkId, double>;
+using Load = std::unordered_map<LinkId, double>;
 
 void add_load(Load& load, const Route& route, double share) {
   for (const LinkId link : route.links) load[link] += share;
@@ -61,7 +62,7 @@ std::string_view name(DeviceOrder order) {
 }
 
 const Route& ClusterWays::between(DeviceId from, DeviceId to) {
-  const auto [place, unknown] = known_.try_emplace({from, to});
+  const auto [place, unknown] = known_.try_emplace(std::uint64_t{index(from)} << 32 | index(to));
   if (unknown) place->second = cluster_->route(from, to);
   return place->second;
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,7 @@ class ClusterWays {
 
  private:
   const Cluster* cluster_;
-  std::map<std::pair<DeviceId, DeviceId>, Route> known_;
+  std::unordered_map<std::uint64_t, Route> known_;  // by both
 };
 
 /// `width` pipelines of `depth` devices on a cluster. To be used by one thread. REQUIRES: the
