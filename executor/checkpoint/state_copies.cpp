@@ -124,6 +124,7 @@ void StateCopies::keep(const ShownPlane<float>& shown) {
 
 void StateCopies::end_stage(std::int64_t batches, std::span<const Tensor> tensors,
                             std::int64_t steps) {
+  if (tensors.empty()) return;  // of a stage that is a loss alone
   const std::size_t stage = stage_of_.at(tensors.front().name);
   OfStage& of = stages_[stage];
   CheckpointInfo info = info_;

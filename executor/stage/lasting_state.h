@@ -106,7 +106,8 @@ class LastingState {
   }
   void begin_counts(const TrainingStart<W>& start) {
     const std::vector<Tensor>& tensors = stage_.stage.parameters();
-    stage_.steps = start.steps(tensors.front());
+    // A stage that is a loss alone has none.
+    if (!tensors.empty()) stage_.steps = start.steps(tensors.front());
     for (const Tensor& tensor : tensors) {
       if (start.steps(tensor) == stage_.steps) continue;
       throw InputError(fmt::format(
@@ -163,7 +164,7 @@ template <class B>
 std::int64_t common_steps(const Table<ReplicaId, StageState<B>*>& stages) {
   const StageState<B>* first = nullptr;
   for (const StageState<B>* stage : stages) {
-    if (stage == nullptr) continue;
+    if (stage == nullptr || stage->stage.parameters().empty()) continue;
     if (first == nullptr) first = stage;
     if (stage->steps == first->steps) continue;
     throw InputError(fmt::format(
@@ -171,7 +172,7 @@ std::int64_t common_steps(const Table<ReplicaId, StageState<B>*>& stages) {
         "decide together now",
         index(first->id), first->steps, index(stage->id), stage->steps));
   }
-  return first->steps;
+  return first == nullptr ? 0 : first->steps;
 }
 
 /// Shows a keeper all planes of a stage. REQUIRES: as LastingState::show(); `version` is the newest

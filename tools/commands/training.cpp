@@ -14,6 +14,7 @@
 #include "executor/checkpoint/semantics_digest.h"
 #include "executor/stage/reference_stages.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/machine.h"
 #include "tools/cli/notices.h"
 #include "tools/commands/training_need.h"
 #include "tools/options/schedule_options.h"

@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "executor/checkpoint/named_parts.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/run_command.h"
 #include "tests/support/sanitizers.h"
@@ -145,6 +146,26 @@ INSTANTIATE_TEST_SUITE_P(EverySchedule, StateCopiesOf,
                            std::ranges::replace(text, '-', '_');
                            return text;
                          });
+
+// A stage may be a loss alone: nothing of it lasts, and nothing of the others is lost.
+TEST(StateCopiesOfStages, ThatHaveNoParametersAreNotNeeded) {
+  TrainingCase test{.schedule = "1f1b", .devices = 3, .batches = 3};
+  test.model = {.name = "linear",
+                .architecture = Architecture::linear,
+                .blocks = 2,
+                .width = 2,
+                .heads = 1,
+                .sequence = 4,
+                .vocabulary = 256,
+                .tied = false};
+  test.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 0.0625};
+  CopiedRun run(test);
+  const auto undisturbed = end_of(run.run(nullptr, kNever));
+  const auto state = run.newest();
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->batches(), 2);
+  EXPECT_EQ(end_of(run.run(state.get(), kNever)), undisturbed);
+}
 
 /// A stage's planes, all of one number.
 void show(StateCopies& copies, const std::vector<KeptTensor>& kept, LayerRange layers,
