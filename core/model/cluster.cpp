@@ -14,6 +14,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/model/vertex_scratch.h"
 
 namespace tandem {
 
@@ -172,36 +173,9 @@ class Cluster::Search {
     }
   };
 
-  /// What is known of each vertex; cleared at once, for a search sees a few of very many.
-  template <class Known>
-  class OfVertices {
-   public:
-    void clear(std::size_t vertices) {
-      if (++turn_ == 0 || turn_of_.size() < vertices) {
-        turn_of_.assign(vertices, 0);
-        known_.resize(vertices);
-        turn_ = 1;
-      }
-    }
-    bool has(std::uint32_t vertex) const { return turn_of_[vertex] == turn_; }
-    /// As it was made, the first time.
-    Known& operator[](std::uint32_t vertex) {
-      if (!has(vertex)) {
-        turn_of_[vertex] = turn_;
-        known_[vertex] = {};
-      }
-      return known_[vertex];
-    }
-
-   private:
-    std::vector<std::uint32_t> turn_of_;
-    std::vector<Known> known_;
-    std::uint32_t turn_ = 0;
-  };
-
   /// The most that the slowest link of any way takes; 0: there is none.
   double widest() const {
-    thread_local OfVertices<double> best;
+    thread_local VertexScratch<double> best;
     best.clear(cluster_.vertices_.size());
     std::priority_queue<std::pair<double, std::uint32_t>> open;
     open.emplace(std::numeric_limits<double>::infinity(), from_);
@@ -224,7 +198,7 @@ class Cluster::Search {
   /// Over links of at least `rate` only. REQUIRES: there is a way.
   Route shortest(double rate) const {
     using Length = std::tuple<std::size_t, Duration, std::uint32_t>;  // links, latency, vertex
-    thread_local OfVertices<Arrival> best;
+    thread_local VertexScratch<Arrival> best;
     best.clear(cluster_.vertices_.size());
     std::priority_queue<Length, std::vector<Length>, std::greater<>> open;
     open.emplace(0, Duration{}, from_);
