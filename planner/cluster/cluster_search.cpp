@@ -179,6 +179,9 @@ class ClusterSearch {
     }
     if (!best) {
       if (shape.frame.sharded_optimizer) too_large_.insert(unsharded(shape));
+      // Where a device has one stage, no cut fits.
+      if (shape.schedule->replicas_per_device != 1 || shape.schedule->evicts)
+        might_be_faster(bounds_.of(shape, StepBound::Cut::any), shape);
       return;
     }
     might_be_faster(bounds_.of(shape, StepBound::Cut::any), shape);
@@ -309,7 +312,8 @@ class ClusterSearch {
       const Open& one = open_.top();
       if (one.shape) {
         still_open.try_emplace(one.shape->schedule, one.bound);  // the least comes first
-        might_be_faster(bounds_.of(*one.shape, StepBound::Cut::any), *one.shape);
+        if (!surely_too_large(*one.shape))
+          might_be_faster(bounds_.of(*one.shape, StepBound::Cut::any), *one.shape);
       } else {
         frames = std::min(frames, one.bound);
       }

@@ -383,8 +383,9 @@ int run_plan_on_cluster(const Options& options) {
   fmt::print(
       "\nT x D x W: devices that share each layer, stages in a row, pipelines side by side. Batch: "
       "samples of a\nmicrobatch x microbatches of a pipeline. TFLOPs: a second and device. Memory: "
-      "of the fullest device.\n{}, and {} of them with their schedules looked at; {}.\n",
-      counted(answer.frames, "layout"), answer.shapes, counted(answer.simulated, "program"));
+      "of the fullest device.\n{}; {} (a layout with a schedule) looked at, {} simulated.\n",
+      counted(answer.frames, "layout"), counted(answer.shapes, "shape"),
+      counted(answer.simulated, "program"));
   return 0;
 }
 

@@ -114,7 +114,12 @@ TEST(Catalog, ModelsHaveTheirPublishedParameters) {
       {"llama-2-70b", {68'976'648'192, 1}},
       {"llama-3-8b", {8'030'261'248, 1}},
       {"llama-3-70b", {70'553'706'496, 1}},
-      {"mistral-7b", {7'241'732'096, 1}}};
+      {"llama-3.1-405b", {405'853'388'800, 1}},
+      {"mistral-7b", {7'241'732'096, 1}},
+      {"mixtral-8x7b", {46'702'792'704, 1}},
+      {"qwen-3-8b", {8'190'735'360, 1}},
+      {"qwen-3-32b", {32'762'123'264, 1}},
+      {"qwen-3-30b-a3b", {30'532'122'624, 1}}};
   for (const CatalogModel& row : catalog().models) {
     const auto found = published.find(row.model.name);
     ASSERT_NE(found, published.end()) << row.model.name;
@@ -155,6 +160,9 @@ TEST(Catalog, NamesAreFoundByWhatPeopleType) {
   const auto model = [](const std::string& typed) { return model_of_name(typed).name; };
   EXPECT_EQ(model("llama3-70b"), "llama-3-70b");
   EXPECT_EQ(model("LLaMA-3-8B"), "llama-3-8b");
+  EXPECT_EQ(model("llama3.1-405b"), "llama-3.1-405b");
+  EXPECT_EQ(model("Qwen3-8B"), "qwen-3-8b");
+  EXPECT_EQ(model("mixtral"), "mixtral-8x7b");
   EXPECT_EQ(model("GPT2_XL"), "gpt2-xl");
   EXPECT_EQ(model("gpt3 175b"), "gpt3-175b");
   EXPECT_EQ(model("mistral"), "mistral-7b");
