@@ -21,6 +21,7 @@ namespace tandem {
 namespace {
 
 constexpr double kIdeal = 1.0 - 1e-5;  // of a period: so near to its bound nothing is to be gained
+constexpr std::size_t kExactlyRanked = 10;
 constexpr std::size_t kMostKept = 1 << 20;  // ops of schedules
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -64,7 +65,7 @@ class ClusterSearch {
     answer_.frames = space_.frames().size();
     open_frames();
     const Activity progress("searching plans");
-    while (!open_.empty() && open_.top().bound < best_s()) {
+    while (!open_.empty() && open_.top().bound < (1.0 - question_.gap) * best_s()) {
       if (stop_ && stop_()) {
         answer_.interrupted = true;
         break;
@@ -165,26 +166,26 @@ class ClusterSearch {
       return;
     }
     std::optional<ClusterCandidate> best;
-    bool fits = true;  // that depends on the order where devices have unequal memory
+    bool too_large = false;  // that depends on the order where devices have unequal memory
     for (const DeviceOrder order : orders(shape)) {
-      if (!fits && equal_memory_) break;
+      if (too_large && equal_memory_) break;
       for (const std::int32_t extra : extras_of(shape)) {
-        std::optional<ClusterCandidate> one = attempt(shape, order, extra);
-        fits = one.has_value();
-        if (!fits) break;  // more in flight needs no less
-        const bool ideal = one->period_s * kIdeal <= bound;
-        if (!best || better(*one, *best)) best = std::move(one);
+        Attempt one = attempt(shape, order, extra);
+        too_large = one.too_large;
+        if (too_large) break;  // more in flight needs no less
+        if (!one.found) continue;
+        const bool ideal = one.found->period_s * kIdeal <= bound;
+        if (!best || better(*one.found, *best)) best = std::move(one.found);
         if (ideal) break;
       }
     }
-    if (!best) {
+    if (!best && too_large) {
       if (shape.frame.sharded_optimizer) too_large_.insert(unsharded(shape));
       // Where a device has one stage, no cut fits.
-      if (shape.schedule->replicas_per_device != 1 || shape.schedule->evicts)
-        might_be_faster(bounds_.of(shape, StepBound::Cut::any), shape);
-      return;
+      if (shape.schedule->replicas_per_device == 1 && !shape.schedule->evicts) return;
     }
     might_be_faster(bounds_.of(shape, StepBound::Cut::any), shape);
+    if (!best) return;
     if (!outcome.best || better(*best, *outcome.best)) outcome.best = best;
     auto& ranked = answer_.ranked;
     ranked.insert(std::upper_bound(ranked.begin(), ranked.end(), *best, better), std::move(*best));
@@ -242,9 +243,20 @@ class ClusterSearch {
     return known->second;
   }
 
-  /// Empty: it does not fit, or can't be.
-  std::optional<ClusterCandidate> attempt(const ClusterShape& shape, DeviceOrder order,
-                                          std::int32_t extra) {
+  /// What became of one program: found, or too large, or neither: too slow to be of interest, so
+  /// that nobody counted its memory to the byte, or refused.
+  struct Attempt {
+    std::optional<ClusterCandidate> found = {};
+    bool too_large = false;
+  };
+
+  /// Whether a plan as fast might be the best of its schedule, or one of the first.
+  bool interests(double seconds, const ScheduleOutcome& of) const {
+    return !of.best || seconds <= of.best->period_s || answer_.ranked.size() < kExactlyRanked ||
+           seconds <= answer_.ranked[kExactlyRanked - 1].period_s;
+  }
+
+  Attempt attempt(const ClusterShape& shape, DeviceOrder order, std::int32_t extra) {
     ScheduleOutcome& outcome = outcomes_[shape.schedule];
     Plan plan = plan_of(question_, shape);
     plan.request.extra_in_flight = extra;
@@ -255,18 +267,23 @@ class ClusterSearch {
       std::optional<LoweredSchedule> own;
       if (by_costs) own = schedule_on_cluster(plan, on, assumptions);
       const LoweredSchedule& of = own ? *own : lowered(shape, plan);
+      std::optional<double> seconds;
+      const auto wanted = [&](const StageCosts& costs) {
+        seconds = period_s(of, costs, question_.base.blocking_transfers);
+        ++answer_.simulated;
+        ++outcome.simulated;
+        return interests(*seconds, outcome);
+      };
       auto prices = prices_if_it_fits(plan, of, on, assumptions,
-                                      by_costs ? StageCut::given : StageCut::balanced);
-      if (!prices) {
-        ++outcome.too_large;
-        return std::nullopt;
-      }
-      const double seconds = period_s(of, prices->costs, question_.base.blocking_transfers);
-      return candidate(shape, std::move(*prices), seconds, order);
+                                      by_costs ? StageCut::given : StageCut::balanced, wanted);
+      if (prices) return {candidate(shape, std::move(*prices), *seconds, order)};
+      const bool too_slow = seconds && !interests(*seconds, outcome);
+      outcome.too_large += too_slow ? 0 : 1;
+      return {.found = std::nullopt, .too_large = !too_slow};
     } catch (const InputError& error) {
       answer_.rejected.push_back({RejectCause::schedule, describe(shape), error.what()});
       ++outcome.refused;
-      return std::nullopt;
+      return {};
     }
   }
 
@@ -274,8 +291,6 @@ class ClusterSearch {
                              DeviceOrder order) {
     ClusterCandidate one;
     one.period_s = seconds;
-    ++answer_.simulated;
-    ++outcomes_[shape.schedule].simulated;
     one.weights = shape.schedule->weights;
     one.devices = static_cast<std::size_t>(shape.frame.groups() * shape.frame.tensor);
     one.least_room = std::numeric_limits<Bytes>::max();

@@ -32,7 +32,9 @@ struct ScheduleOutcome {
 };
 
 struct ClusterAnswer {
-  std::vector<ClusterCandidate> ranked;  // best first: of each shape its best; empty: none fits
+  /// Best first, of each shape its best. The first ten are; after them stand others that were
+  /// found on the way. Empty: none fits.
+  std::vector<ClusterCandidate> ranked;
   std::vector<ScheduleOutcome> schedules;
   std::vector<Rejected> rejected;
   double bound_s = 0.0;  // no plan of the space takes less
@@ -45,7 +47,8 @@ struct ClusterAnswer {
   double gap() const { return ranked.front().period_s / bound_s - 1.0; }
 };
 
-/// Shapes by ascending bound, each simulated exactly, until no bound is below the fastest found.
+/// Shapes by ascending bound, each simulated exactly, until no bound is below the fastest found, or
+/// not by more than the question's gap.
 /// Deterministic. Throws UsageError for names of no schedule, InputError where nothing in the space
 /// can be priced. `stop` ends it with the best so far; empty: nothing does.
 ClusterAnswer find_cluster_plans(const ClusterQuestion& question,

@@ -25,6 +25,7 @@ struct ClusterQuestion {
   std::optional<Recompute> recompute = {};
   std::optional<bool> sharded_optimizer = {};
   std::optional<DeviceOrder> order = {};
+  double gap = 0.0;  // the search ends when none can take less by more than this share
 
   std::int64_t devices() const;
 };

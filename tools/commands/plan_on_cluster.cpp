@@ -108,6 +108,11 @@ ClusterQuestion question_of(const Options& options) {
     question.recompute = parse_recompute(options.text("recompute"));
     if (!question.recompute) options["recompute"].reject(std::string(kRecomputeNames));
   }
+  if (options.has("gap")) {
+    const std::optional<double> gap = parse_percent(options.text("gap"));
+    if (!gap || *gap < 0.0 || *gap > 0.5) options["gap"].reject("a share up to 50%, such as 1%");
+    question.gap = *gap;
+  }
   if (options.has("zero")) question.sharded_optimizer = given.sharded_optimizer;
   if (options.has("device-order")) question.order = given.device_order;
   return question;
@@ -232,6 +237,10 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
     lines.push_back(
         fmt::format("Stopped early: another plan may be up to {:.1f} % faster, {:.4g} s a step.",
                     100 * (1 - answer.bound_s / best.period_s), answer.bound_s));
+  } else if (answer.bound_s < best.period_s) {
+    lines.push_back(
+        fmt::format("Proved: no plan of the space is more than {:.1f} % faster (--gap).",
+                    100 * (1 - answer.bound_s / best.period_s)));
   } else {
     lines.push_back(
         "Proved: no plan of the space is faster, by simulation of each whose bound is below it.");
@@ -359,7 +368,10 @@ void add_cluster_plan_options(Options& options) {
       .value("chunks", "V",
              "stages on each device, of schedules that have several (default: searched)")
       .value("recompute", "KIND",
-             fmt::format("{} (default: none, selective and full)", kRecomputeNames));
+             fmt::format("{} (default: none, selective and full)", kRecomputeNames))
+      .value("gap", "SHARE",
+             "end the search when no plan can be faster by more than this, such as 1% (default: "
+             "when none can)");
   options.group("Assumptions on a cluster");
   for (const char* flag : {"product-fraction", "memory-fraction", "link-fraction", "collectives",
                            "calibration", "fits-by"})

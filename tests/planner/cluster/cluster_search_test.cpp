@@ -198,6 +198,19 @@ TEST(ClusterSearch, AStopLeavesTheBestSoFarAndItsBound) {
   for (const ClusterCandidate& one : answer.ranked) EXPECT_GE(one.period_s, best);
 }
 
+TEST(ClusterSearch, AGapThatIsAllowedSavesSimulations) {
+  ClusterQuestion question =
+      ask(small_model(8, 1024), cluster_of_nodes("DGX-A100"), 32, Bytes{8} << 30);
+  const ClusterAnswer exact = find_cluster_plans(question);
+  question.gap = 0.1;
+  const ClusterAnswer near = find_cluster_plans(question);
+  EXPECT_LT(near.simulated, exact.simulated);
+  EXPECT_LE(near.ranked.front().period_s * 0.9, exact.ranked.front().period_s);
+  EXPECT_LE(near.bound_s, exact.ranked.front().period_s);
+  EXPECT_LE(near.gap(), 0.1 / 0.9);
+  EXPECT_EQ(exact.gap(), 0.0);
+}
+
 TEST(ClusterSearch, SaysWhatIsRefused) {
   ClusterQuestion question =
       ask(small_model(4, 512), cluster_of_nodes("p3.16xlarge"), 8, Bytes{4} << 30);
