@@ -71,6 +71,7 @@ Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldAct
 }
 
 Table<DeviceId, double> peak_held(const Schedule& schedule, const OfSlices<HeldActivation>& held) {
+  TANDEM_CHECK(schedule.placement.partner.empty(), schedule.name);
   return most_held(ScheduledOps(schedule), held);
 }
 

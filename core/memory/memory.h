@@ -124,7 +124,7 @@ struct HeldActivation {
 /// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
 /// the partner.
 Table<DeviceId, double> peak_held(const Program& program, const OfSlices<HeldActivation>& held);
-/// The same of its program.
+/// The same of its program. REQUIRES: none evicts, which changes what another device holds.
 Table<DeviceId, double> peak_held(const Schedule& schedule, const OfSlices<HeldActivation>& held);
 
 /// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its

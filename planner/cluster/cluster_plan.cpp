@@ -327,10 +327,12 @@ ClusterMemory memory_of(const LoweredSchedule& lowered, const Table<ReplicaId, S
           usable_of(layout, assumptions)};
 }
 
-/// Whether a device needs more than it has even with one slot of everything but activations.
+/// Whether a device needs more than it has even with one slot of everything but activations; where
+/// stashes are evicted, that is not known.
 bool surely_too_large(const LoweredSchedule& lowered, const Table<ReplicaId, StageBytes>& bytes,
                       const Table<DeviceId, Bytes>& usable) {
   const Placement& placement = lowered.schedule().placement;
+  if (!placement.partner.empty()) return false;
   const Table<DeviceId, double> held = peak_held(lowered.schedule(), framework_of(bytes));
   Table<DeviceId, Bytes> needed(placement.devices, 0), workspace = needed;
   for (const ReplicaId replica : ids(bytes)) {

@@ -129,9 +129,10 @@ TEST_P(EverySchedulesMoments, SayWhatTheProgramSays) {
     const Schedule schedule = schedule_of(wanted);
     const Program program = lower(schedule);
     const Placement& placement = program.placement();
+    if (!placement.partner.empty()) continue;
     const Table<ReplicaId, HeldActivation> held(placement.replicas(), many.framework);
     EXPECT_EQ(peak_held(schedule, held), peak_held(program, held)) << wanted.name();
-    if (placement.replicas() != placement.devices || !placement.partner.empty()) continue;
+    if (placement.replicas() != placement.devices) continue;
     const SlotCounts slots = count_slots(program);
     const auto fullest = fullest_moments(schedule);
     for (const StageBytes& bytes : {many, few}) {
