@@ -375,6 +375,7 @@ class ClusterSearch {
 
 ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
                                  const std::function<bool()>& stop) {
+  check_measured_optimizer(question.base.plan, question.base.assumptions);
   return ClusterSearch(question, stop).run();
 }
 

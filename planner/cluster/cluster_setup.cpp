@@ -20,18 +20,6 @@ namespace tandem {
 
 namespace {
 
-/// Updates are priced as they were measured.
-void check_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
-  if (!assumptions.measured) return;
-  const Optimizer measured = assumptions.measured->begin()->second.optimizer;
-  if (measured == plan.optimizer) return;
-  std::string options = fmt::format("--optimizer {}", name(measured.kind));
-  if (measured.correction != plan.optimizer.correction)
-    options += fmt::format(" --delay-correction {}", name(measured.correction));
-  throw InputError(fmt::format("the profile measured updates of {}, not {}: give {}",
-                               describe(measured), describe(plan.optimizer), options));
-}
-
 /// Width and depth as given, the rest of the devices unused.
 void set_shape(const ClusterRequest& request, Plan& plan) {
   const Cluster& cluster = *request.cluster;
@@ -151,9 +139,20 @@ Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory) {
   return Cluster(spec);
 }
 
+void check_measured_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
+  if (!assumptions.measured) return;
+  const Optimizer measured = assumptions.measured->begin()->second.optimizer;
+  if (measured == plan.optimizer) return;
+  std::string options = fmt::format("--optimizer {}", name(measured.kind));
+  if (measured.correction != plan.optimizer.correction)
+    options += fmt::format(" --delay-correction {}", name(measured.correction));
+  throw InputError(fmt::format("the profile measured updates of {}, not {}: give {}",
+                               describe(measured), describe(plan.optimizer), options));
+}
+
 ClusterSetup set_up_on_cluster(ClusterRequest request) {
   TANDEM_CHECK(!request.microbatches || !request.global_batch);
-  check_optimizer(request.plan, request.assumptions);
+  check_measured_optimizer(request.plan, request.assumptions);
   return request.depth ? of_shape(std::move(request)) : choose_shape(std::move(request));
 }
 

@@ -70,6 +70,9 @@ struct ClusterSetup {
 /// The nodes of the catalogue by this name, their devices' memory as given. Throws InputError.
 Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory);
 
+/// Throws InputError where the assumptions' profile measured updates of another optimizer.
+void check_measured_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions);
+
 /// Where no depth is asked for, of the widths that use all devices, in groups of
 /// assumptions.tensor, at least two stages deep where the cluster allows, the fastest one that
 /// fits; if none does, the one whose fullest device lacks least. Throws InputError where the

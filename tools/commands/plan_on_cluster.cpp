@@ -16,6 +16,7 @@
 #include "core/text/count_text.h"
 #include "planner/cluster/cluster_search.h"
 #include "planner/search/explain.h"
+#include "planner/study/timed_search.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
@@ -95,8 +96,13 @@ ClusterQuestion question_of(const Options& options) {
   question.base.plan.request.global_norm = given.global_norm().value_or(false);
   question.global_batch = options.integer("global-batch", 1, kMostGlobalBatch, 1);
   question.vanilla_only = given.vanilla_only;
-  for (const std::string_view name : split(options.text("schedule"), ",")) {
-    if (!name.empty()) question.schedules.emplace_back(find_schedule(name).name);
+  const std::string schedules = options.text("schedule");
+  for (const std::string_view name : split(schedules, ",")) {
+    if (name.empty()) continue;
+    const ScheduleTraits& row = find_schedule(name);
+    if (is_search(row))
+      refuse(options, "schedule {} is for plain costs, not for a model", row.name);
+    question.schedules.emplace_back(row.name);
   }
   question.most_devices = options.integer("devices", 1, kMostClusterDevices, 0);
   question.tensor = given_number<std::int32_t>(options, "tensor");
@@ -349,11 +355,23 @@ Json assumptions_of(const ClusterQuestion& question) {
                                 question.base.cluster->name());
   if (answer.interrupted) throw Interrupted("interrupted: " + why + " was found yet");
   if (too_large > 0) why += fmt::format(": {} do not fit in memory", counted(too_large, "shape"));
+  if (answer.frames == 0) {
+    throw InfeasibleError(
+        fmt::format("{}: no depth and width within its devices share a batch of {} out in "
+                    "microbatches of up to "
+                    "32 samples",
+                    why, question.global_batch));
+  }
+  if (answer.frames == 0) {
+    throw InfeasibleError(
+        fmt::format("{}: no depth and width within its devices share a batch of {} out in "
+                    "microbatches of up to "
+                    "32 samples",
+                    why, question.global_batch));
+  }
   for (const RejectedGroup& of : group(answer.rejected))
     why += fmt::format("\n  {}: {}: {}", counted(of.count, "refusal"), of.nearest.what,
                        of.nearest.reason);
-  if (answer.frames == 0)
-    why += ": no depth and width within its devices share the batch out evenly";
   throw InfeasibleError(why);
 }
 

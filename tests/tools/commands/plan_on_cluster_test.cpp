@@ -60,6 +60,8 @@ TEST_F(PlanOnCluster, BadQuestionsAreRefused) {
   EXPECT_EQ(tandem("plan --model gpt3-1.3b --cluster DGX-A100").code, 2);
   EXPECT_EQ(tandem(question + " --output plan.json").code, 2);
   EXPECT_EQ(tandem(question + " --schedule 3f3b").code, 2);
+  EXPECT_THAT(tandem(question + " --schedule 1f1b,a-very-long-name-of-a-schedule").err,
+              ::testing::HasSubstr("a-very-long-name-of-a-schedule"));
   EXPECT_EQ(tandem(question + " --recompute all").code, 2);
   EXPECT_EQ(tandem(question + " --tensor 7").code, 3);
   EXPECT_EQ(tandem(question + " --memory 100MiB").code, 4);
