@@ -370,7 +370,7 @@ Json assumptions_of(const ClusterQuestion& question) {
                     why, question.global_batch));
   }
   for (const RejectedGroup& of : group(answer.rejected))
-    why += fmt::format("\n  {}: {}: {}", counted(of.count, "refusal"), of.nearest.what,
+    why += fmt::format("\n  {}, the first: {}: {}", counted(of.count, "refusal"), of.nearest.what,
                        of.nearest.reason);
   throw InfeasibleError(why);
 }
