@@ -144,7 +144,7 @@ class RankGroup {
   /// Throws DeviceError.
   Socket connect_to_rank(const std::string& host, std::uint16_t port, ConnectionPurpose purpose,
                          Time deadline);
-  std::string missing_ranks() const;
+  std::string missing_ranks() const;  // REQUIRES: mutex_ is held
   /// Those that are connected.
   std::map<std::int32_t, Link> links() const;
 

@@ -162,7 +162,10 @@ void RankGroup::greet(std::int32_t from, const std::string& hello) {
   const std::string packed(unpacker.text());
   Unpacker of(packed);
   infos_[static_cast<std::size_t>(from)] = unpack_info(of);
-  greeted_[static_cast<std::size_t>(from)] = true;
+  {
+    const std::lock_guard lock(mutex_);  // whoever waits says who is missing
+    greeted_[static_cast<std::size_t>(from)] = true;
+  }
   if (objection_.empty()) objection_ = reason_against(from, hello);
   if (std::ranges::find(greeted_, false) == greeted_.end()) {
     return objection_.empty() ? welcome() : refuse(objection_);
@@ -216,8 +219,13 @@ void RankGroup::take_pong(const std::string& pong) {
 
 void RankGroup::tell_awaited(const std::string& what) {
   if (setup_.rank != 0) return;  // the first rank knows, and tells
+  std::string missing;
+  {
+    const std::lock_guard lock(mutex_);
+    missing = missing_ranks();
+  }
   const std::string text = fmt::format("rank 0 has waited {:.0f} s for {}{}",
-                                       to_seconds(setup_.before_note), what, missing_ranks());
+                                       to_seconds(setup_.before_note), what, missing);
   for (const auto& [rank, link] : links()) link->send(MessageKind::awaited, text);
   tandem::tell(setup_.on_notice, text);
 }
