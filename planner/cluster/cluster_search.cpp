@@ -143,7 +143,9 @@ class ClusterSearch {
     const StageBytes& all = place->second;
     const auto inner = static_cast<double>(stage_count(plan)) *
                        static_cast<double>(all[SlotKind::input]) * frame.slices;
-    const double activations = std::max(0.0, all.framework.all - inner);
+    // What a whole stage makes again is not held meanwhile.
+    const double again = frame.recompute == Recompute::stage ? all.framework.remade : 0.0;
+    const double activations = std::max(0.0, all.framework.all - again - inner);
     const double needed =
         static_cast<double>(all[SlotKind::weights] + all[SlotKind::gradients] + all.optimizer) +
         activations;

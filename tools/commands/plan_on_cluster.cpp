@@ -33,8 +33,8 @@ constexpr std::int64_t kMostGlobalBatch = 1'000'000'000;
 constexpr std::size_t kShown = 10;
 
 /// What is searched unless it is given.
-constexpr std::array kSearched{"tensor", "depth",     "width", "chunks",       "microbatch-size",
-                               "zero",   "recompute", "order", "device-order", "schedule"};
+constexpr std::array kSearched{"tensor", "depth",     "width",        "chunks",  "microbatch-size",
+                               "zero",   "recompute", "device-order", "schedule"};
 /// What is given once and holds for every plan: `simulate` takes it as it stands.
 constexpr std::array kPassedOn{"gpu",
                                "sequence",
@@ -68,28 +68,7 @@ ClusterQuestion question_of(const Options& options) {
   for (const char* name : {"schedule-file", "storage", "output"}) {
     if (options.has(name)) refuse(options, "--{} is not for a plan on a cluster", name);
   }
-  GivenOptions given = given_options(options, {"model",
-                                               "cluster",
-                                               "gpu",
-                                               "sequence",
-                                               "dtype",
-                                               "attention",
-                                               "optimizer",
-                                               "delay-correction",
-                                               "memory",
-                                               "reserve",
-                                               "fits-by",
-                                               "transfers",
-                                               "clip",
-                                               "product-fraction",
-                                               "memory-fraction",
-                                               "link-fraction",
-                                               "collectives",
-                                               "calibration",
-                                               "profile",
-                                               "semantics",
-                                               "device-order",
-                                               "zero"});
+  GivenOptions given = given_options(options);
   given.flags.erase("devices");  // at most: it is no shape
   ClusterQuestion question{.base =
                                cluster_request(given, plain_schedule(), OtherOptions::passed_over)};
@@ -110,10 +89,7 @@ ClusterQuestion question_of(const Options& options) {
   question.depth = given_number<std::uint16_t>(options, "depth");
   question.width = given_number<std::uint16_t>(options, "width");
   question.chunks = given_number<std::uint16_t>(options, "chunks");
-  if (options.has("recompute")) {
-    question.recompute = parse_recompute(options.text("recompute"));
-    if (!question.recompute) options["recompute"].reject(std::string(kRecomputeNames));
-  }
+  if (options.has("recompute")) question.recompute = parse_recompute(options.text("recompute"));
   if (options.has("gap")) {
     const std::optional<double> gap = parse_percent(options.text("gap"));
     if (!gap || *gap < 0.0 || *gap > 0.5) options["gap"].reject("a share up to 50%, such as 1%");

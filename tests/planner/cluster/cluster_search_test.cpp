@@ -155,6 +155,16 @@ TEST(ClusterSearch, EqualsItWhereMemoryIsShort) {
   expect_found(question, 50);
 }
 
+TEST(ClusterSearch, EqualsItWhereStagesAreMadeAgain) {
+  // In as little memory as a stage needs that is made again.
+  ClusterQuestion question =
+      ask(small_model(6, 1024), cluster_of_nodes("p3.16xlarge"), 32, Bytes{1200} << 20);
+  question.most_devices = 4;
+  question.recompute = Recompute::stage;
+  question.schedules = {"1f1b", "gpipe", "interleaved", "2bw"};
+  expect_found(question, 20);
+}
+
 TEST(ClusterSearch, EqualsItOnUnequalDevices) {
   ClusterQuestion question = ask(small_model(4, 512), uneven_cluster(), 16, Bytes{4} << 30);
   question.schedules = {"1f1b", "zbv", "2bw", "interleaved"};
