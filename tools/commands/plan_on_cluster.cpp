@@ -68,7 +68,9 @@ ClusterQuestion question_of(const Options& options) {
   for (const char* name : {"schedule-file", "storage", "output"}) {
     if (options.has(name)) refuse(options, "--{} is not for a plan on a cluster", name);
   }
-  GivenOptions given = given_options(options);
+  std::vector<std::string_view> read{"model", "cluster", "semantics", "device-order", "zero"};
+  read.insert(read.end(), kPassedOn.begin(), kPassedOn.end());
+  GivenOptions given = given_options(options, read);
   given.flags.erase("devices");  // at most: it is no shape
   ClusterQuestion question{.base =
                                cluster_request(given, plain_schedule(), OtherOptions::passed_over)};
@@ -89,7 +91,10 @@ ClusterQuestion question_of(const Options& options) {
   question.depth = given_number<std::uint16_t>(options, "depth");
   question.width = given_number<std::uint16_t>(options, "width");
   question.chunks = given_number<std::uint16_t>(options, "chunks");
-  if (options.has("recompute")) question.recompute = parse_recompute(options.text("recompute"));
+  if (options.has("recompute")) {
+    question.recompute = parse_recompute(options.text("recompute"));
+    if (!question.recompute) options["recompute"].reject(std::string(kRecomputeNames));
+  }
   if (options.has("gap")) {
     const std::optional<double> gap = parse_percent(options.text("gap"));
     if (!gap || *gap < 0.0 || *gap > 0.5) options["gap"].reject("a share up to 50%, such as 1%");

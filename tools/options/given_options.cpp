@@ -68,7 +68,7 @@ std::optional<Setting> setting_of(const OptionValue& value) {
   return row == nullptr ? std::nullopt : std::optional(row->read(value));
 }
 
-GivenOptions given_options(const Options& options, std::initializer_list<std::string_view> which) {
+GivenOptions given_options(const Options& options, const std::vector<std::string_view>& which) {
   GivenOptions given{.command = options.command()};
   for (const std::string& flag : options.given()) {
     given.flags.insert(flag);

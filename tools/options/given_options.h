@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -117,8 +116,7 @@ std::optional<Setting> setting_of(const OptionValue& value);
 
 /// All that are given of these; where none is named, of all that a scenario has, and the plan.
 /// Throws UsageError.
-GivenOptions given_options(const Options& options,
-                           std::initializer_list<std::string_view> which = {});
+GivenOptions given_options(const Options& options, const std::vector<std::string_view>& which = {});
 
 /// Throws UsageError: a message of this command.
 [[noreturn]] void refuse(const GivenOptions& given, const std::string& why);

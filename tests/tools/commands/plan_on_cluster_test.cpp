@@ -54,6 +54,13 @@ TEST_F(PlanOnCluster, FewerDevicesAreNeverFaster) {
   }
 }
 
+TEST_F(PlanOnCluster, AnyNumberOfAClustersDevicesMayBeAsked) {
+  const auto large = tandem(
+      "plan --model gpt3-1.3b --cluster 1024xDGX-A100 --global-batch 8 --devices 8192 --schedule "
+      "data-parallel --tensor 1");
+  EXPECT_EQ(large.code, 0) << large.err;
+}
+
 TEST_F(PlanOnCluster, BadQuestionsAreRefused) {
   const std::string question = kQuestion;
   EXPECT_EQ(tandem("plan --cluster DGX-A100 --global-batch 64").code, 2);
