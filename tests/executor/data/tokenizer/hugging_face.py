@@ -143,14 +143,14 @@ def piped(pipe, path, batch):
     assert at == len(done)
 
 
-def compare(pipe, made, path, batch):
-    """The texts of which tandem makes something else."""
+def compare(pipe, made, path, batch, said=5):
+    """The texts of which tandem makes something else; the first are printed."""
     expected = made.encode_batch_fast(batch)
     differ = []
     for text, theirs, ours in zip(batch, expected, piped(pipe, path, batch)):
         if theirs.ids != ours:
             differ.append(text)
-            if len(differ) <= 5:
+            if len(differ) <= said:
                 print(repr(text), "expected", theirs.ids[:40], "found", (ours or ["none"])[:40])
     return differ
 
@@ -195,7 +195,20 @@ def fuzz(pipe, count, seed=1):
             failed += len(compare(pipe, made, path, batch))
             done += len(batch)
             print(done, "texts", failed, "differ", flush=True)
+        sees_a_lost_merge(pipe, *tested[0][1:], batch)
     sys.exit(failed > 0)
+
+
+def sees_a_lost_merge(pipe, made, path, batch):
+    """The control: of a file that lacks the last merge tandem makes something else of some text."""
+    described = json.loads(pathlib.Path(path).read_text())
+    lost = described["model"]["merges"].pop()
+    altered = pathlib.Path(path).with_suffix(".altered.json")
+    altered.write_text(json.dumps(described))
+    differ = len(compare(pipe, made, str(altered), batch, said=0))
+    print("without the merge", lost, differ, "differ")
+    if differ == 0:
+        sys.exit("a lost merge is not seen")
 
 
 def encoding_of(made):
