@@ -9,6 +9,7 @@
 
 #include "core/files/constants_files.h"
 #include "core/files/read.h"
+#include "core/model/link_shapes.h"
 #include "core/text/files.h"
 #include "core/text/json_text.h"
 
@@ -20,6 +21,7 @@ constexpr std::int32_t kMostMembers = 65'536;
 constexpr std::size_t kLongestName = 64;  // of many links each has several names in its own
 constexpr std::size_t kMostNames = 4096;  // names are compared with one another
 constexpr std::size_t kMostGroupLinks = 65'536;
+constexpr std::size_t kMostDimensions = 16;  // of a torus
 
 /// The elements; diagnoses more than `most`, and reads none.
 std::vector<JsonReader> bounded(const JsonReader& reader, std::size_t most) {
@@ -62,7 +64,7 @@ DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& 
   DeviceSpec device;
   if (!reader.object({"name", "fp32_flops_per_s", "tf32_flops_per_s", "fp16_flops_per_s",
                       "bf16_flops_per_s", "fp8_flops_per_s", "memory_bytes", "memory_bytes_per_s",
-                      "multiprocessors", "typical", "source"})) {
+                      "multiprocessors", "typical", "usd_per_hour", "source"})) {
     return device;
   }
   device.name = new_name(reader["name"], before);
@@ -80,6 +82,7 @@ DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& 
   if (reader.has("multiprocessors"))
     device.multiprocessors = reader["multiprocessors"].integer<std::int32_t>(1, kMostMembers);
   device.typical = read_typical(reader.optional("typical"));
+  if (reader.has("usd_per_hour")) device.usd_per_hour = reader["usd_per_hour"].number(0.0);
   if (reader.has("source")) device.source = reader["source"].string();
   return device;
 }
@@ -141,11 +144,11 @@ class GroupReader {
       group.members.push_back(read_member(member, group));
     const std::size_t before = reader.diagnostics();
     if (reader.has("links") && !group.members.empty()) {
-      for (const JsonReader& joint : bounded(reader["links"], kMostGroupLinks))
-        group.joints.push_back(read_joint(joint, group));
+      for (const JsonReader& links : bounded(reader["links"], kMostGroupLinks))
+        read_links(links, group);
     }
     if (reader.has("port") && !group.members.empty() && reader.diagnostics() == before)
-      group.port = read_port(reader["port"], group);
+      group.port = read_whole_member(reader["port"], group);
     if (const JsonReader network = reader.optional("network");
         !network.absent() && network.object({"name", "bytes_per_s_one_way", "latency_ns"})) {
       group.network = read_link_figures(network);
@@ -187,24 +190,80 @@ class GroupReader {
     return std::nullopt;
   }
 
-  static JointSpec read_joint(const JsonReader& reader, const GroupSpec& group) {
-    JointSpec joint;
-    if (!reader.object({"between", "name", "bytes_per_s_one_way", "latency_ns"})) return joint;
-    joint.link = read_link_figures(reader);
-    const JsonReader between = reader["between"];
+  /// A link, or all those of a shape.
+  static void read_links(const JsonReader& reader, GroupSpec& group) {
+    if (!reader.object(
+            {"between", "every_two", "torus", "name", "bytes_per_s_one_way", "latency_ns"})) {
+      return;
+    }
+    const LinkSpec link = read_link_figures(reader);
+    const JsonReader every_two = reader.optional("every_two"), torus = reader.optional("torus");
+    const bool between = reader.has("between");
+    if (int{between} + int{!every_two.absent()} + int{!torus.absent()} > 1) {
+      reader.diagnose("expected one of \"between\", \"every_two\" and \"torus\", found several");
+    } else if (!every_two.absent()) {
+      if (const auto member = read_whole_member(every_two, group)) {
+        const std::int64_t count = group.members[*member].count;
+        append(reader, group, count * (count - 1) / 2,
+               [&] { return links_of_every_two(*member, static_cast<std::int32_t>(count), link); });
+      }
+    } else if (!torus.absent()) {
+      read_torus(reader, torus, group, link);
+    } else {
+      read_between(reader["between"], group, link);
+    }
+  }
+
+  /// `count` links, which are made only if they are not too many.
+  template <class Make>
+  static void append(const JsonReader& reader, GroupSpec& group, std::int64_t count, Make made) {
+    if (count > static_cast<std::int64_t>(kMostGroupLinks - group.joints.size())) {
+      reader.diagnose(
+          fmt::format("{} links more: expected at most {} of a group", count, kMostGroupLinks));
+      return;
+    }
+    for (JointSpec& joint : made()) group.joints.push_back(std::move(joint));
+  }
+
+  static void read_between(const JsonReader& between, GroupSpec& group, const LinkSpec& link) {
     const std::vector<JsonReader> ends = between.array();
     if (ends.size() != 2) {
       if (between.kind() == JsonKind::array) between.expected("two members");
-      return joint;
+      return;
     }
-    joint.from = read_ref(ends[0], group.members);
-    joint.to = read_ref(ends[1], group.members);
-    return joint;
+    const MemberRef from = read_ref(ends[0], group.members);
+    const MemberRef to = read_ref(ends[1], group.members);
+    append(between, group, 1, [&] { return std::vector<JointSpec>{{from, to, link}}; });
   }
 
-  static std::optional<std::size_t> read_port(const JsonReader& reader, const GroupSpec& group) {
+  static void read_torus(const JsonReader& reader, const JsonReader& torus, GroupSpec& group,
+                         const LinkSpec& link) {
+    if (!torus.object({"of", "shape"})) return;
+    const auto member = read_whole_member(torus["of"], group);
+    const JsonReader shape = torus["shape"];
+    std::vector<std::int32_t> lengths;
+    std::int64_t count = 1;
+    for (const JsonReader& length : bounded(shape, kMostDimensions)) {
+      lengths.push_back(length.integer<std::int32_t>(1, kMostMembers));
+      count = std::min<std::int64_t>(count * lengths.back(), kMostMembers + 1);
+    }
+    if (!member) return;
+    if (count != group.members[*member].count) {
+      shape.expected(fmt::format("lengths whose product is the count of \"{}\", {}",
+                                 group.members[*member].name, group.members[*member].count));
+      return;
+    }
+    append(reader, group, count * static_cast<std::int64_t>(lengths.size()),
+           [&] { return links_of_torus(*member, lengths, link); });
+  }
+
+  /// Empty, and diagnosed: there is none, or it is one of several.
+  static std::optional<std::size_t> read_whole_member(const JsonReader& reader,
+                                                      const GroupSpec& group) {
+    const std::size_t before = reader.diagnostics();
     const MemberRef ref = read_ref(reader, group.members);
     if (ref.which) reader.expected("a member, all of it");
+    if (reader.diagnostics() != before) return std::nullopt;
     return ref.member;
   }
 
@@ -242,6 +301,7 @@ Json device_json(const DeviceSpec& device) {
     if (typical != kTypicalConstants.*constant.member)
       json["typical"][std::string(constant.key)] = typical;
   }
+  if (device.usd_per_hour) json["usd_per_hour"] = *device.usd_per_hour;
   if (!device.source.empty()) json["source"] = device.source;
   return json;
 }

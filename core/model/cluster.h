@@ -43,7 +43,8 @@ struct DeviceSpec {
   /// What training software is seen to reach on it, where nothing of the reader's own machine was
   /// measured; empty: nobody knows.
   std::optional<Calibration> typical = {};
-  std::string source = {};  // of the figures
+  std::optional<double> usd_per_hour = {};  // to rent one; empty: nobody knows
+  std::string source = {};                  // of the figures
   double flops(NumberFormat format) const { return flops_per_s[static_cast<std::size_t>(format)]; }
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };

@@ -14,21 +14,22 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/schedule/options.h"
+#include "planner/cluster/least_memory.h"
 #include "planner/cluster/step_bound.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr double kIdeal = 1.0 - 1e-5;  // of a period: so near to its bound nothing is to be gained
+constexpr double kIdeal = 1.0 - 1e-5;  // of a value: so near to its bound nothing is to be gained
 constexpr std::size_t kExactlyRanked = 10;
 constexpr std::size_t kMostKept = 1 << 20;  // ops of schedules
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 auto rank(const ClusterCandidate& candidate) {
   const ScheduleRequest& request = candidate.plan.request;
-  return std::tuple(candidate.period_s, candidate.devices, candidate.peak_bytes, request.chunks,
-                    request.recompute, -candidate.plan.microbatch_size,
+  return std::tuple(candidate.value, candidate.period_s, candidate.devices, candidate.peak_bytes,
+                    request.chunks, request.recompute, -candidate.plan.microbatch_size,
                     candidate.request.assumptions.sharded_optimizer, request.extra_in_flight);
 }
 
@@ -50,7 +51,10 @@ class ClusterSearch {
         stop_(stop),
         ways_(std::make_shared<ClusterWays>(*question.base.cluster)),
         space_(question),
-        bounds_(question, ways_) {
+        bounds_(question, ways_),
+        memory_(question),
+        prices_(*question.base.cluster) {
+    check_prices();
     for (const ScheduleTraits* row : space_.schedules()) outcomes_[row].schedule = row;
     const Cluster& cluster = *question.base.cluster;
     for (std::size_t device = 0; device < cluster.size(); ++device) {
@@ -65,7 +69,7 @@ class ClusterSearch {
     answer_.frames = space_.frames().size();
     open_frames();
     const Activity progress("searching plans");
-    while (!open_.empty() && open_.top().bound < (1.0 - question_.gap) * best_s()) {
+    while (!open_.empty() && open_.top().bound < (1.0 - question_.gap) * least()) {
       if (stop_ && stop_()) {
         answer_.interrupted = true;
         break;
@@ -95,14 +99,23 @@ class ClusterSearch {
     }
   };
 
-  double best_s() const {
-    return answer_.ranked.empty() ? kNever : answer_.ranked.front().period_s;
+  /// A price for as many devices as a plan may use.
+  void check_prices() const {
+    if (question_.objective != Objective::cost) return;
+    if (prices_.usd_per_s(static_cast<std::size_t>(question_.devices()))) return;
+    throw InputError(
+        fmt::format("{} has no price, so that nobody knows what a plan costs; give its device "
+                    "\"usd_per_hour\" in a cluster file",
+                    prices_.unpriced()->name));
   }
 
+  double least() const { return answer_.ranked.empty() ? kNever : answer_.ranked.front().value; }
+
   std::string words() const {
-    return fmt::format(
-        "searching plans: {} simulated, the best {}", answer_.simulated,
-        answer_.ranked.empty() ? "does not fit yet" : fmt::format("takes {:.4g} s", best_s()));
+    return fmt::format("searching plans: {} simulated, the best {}", answer_.simulated,
+                       answer_.ranked.empty()
+                           ? "does not fit yet"
+                           : fmt::format("takes {:.4g} s", answer_.ranked.front().period_s));
   }
 
   void open_frames() {
@@ -111,7 +124,7 @@ class ClusterSearch {
       const ClusterFrame& of = space_.frames()[frame];
       if (unpriced.contains(of.tensor)) continue;
       try {
-        open_.push({bounds_.of(of), order_++, frame});
+        open_.push({value_of(of, bounds_.of(of), 0.0), order_++, frame});
       } catch (const InputError& error) {
         unpriced[of.tensor] = error.what();
         answer_.rejected.push_back(
@@ -120,43 +133,35 @@ class ClusterSearch {
     }
   }
 
-  /// Whether the least that all devices of a pipeline need together is more than they have:
-  /// weights, gradients and the optimizer once, and the activations of a microbatch, which all
-  /// devices hold when it has come to the last.
   bool surely_too_large(const ClusterShape& shape) {
-    const ClusterFrame& frame = shape.frame;
-    const auto [place, unknown] =
-        whole_.try_emplace({frame.tensor, frame.microbatch_size, frame.slices, frame.recompute,
-                            frame.sharded_optimizer ? frame.width : 1});
-    const Plan plan = plan_of(question_, shape);
-    const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
-    if (unknown) {
-      try {
-        place->second = analytic_stage_bytes(
-            plan.model, {0, static_cast<std::int32_t>(layers_of(plan.model).size())},
-            plan.microbatch_size, plan.optimizer, plan.request.recompute, assumptions,
-            optimizer_shards(plan, assumptions), sequence_parts(plan.request.slices, plan.model));
-      } catch (const InputError&) {
-        place->second = {};  // more than is counted at once; nothing is known of parts
-      }
+    return memory_.of(shape) > static_cast<double>(most_memory_);
+  }
+
+  /// What the objective counts of a plan that takes so long; of so many bytes on the fullest
+  /// device.
+  double value_of(const ClusterFrame& frame, double seconds, double bytes) const {
+    switch (question_.objective) {
+      case Objective::throughput:
+        return seconds;
+      case Objective::memory:
+        return bytes;
+      case Objective::cost:
+        return seconds * prices_.usd_per_s(devices_of(frame)).value();
     }
-    const StageBytes& all = place->second;
-    const auto inner = static_cast<double>(stage_count(plan)) *
-                       static_cast<double>(all[SlotKind::input]) * frame.slices;
-    // What a whole stage makes again is not held meanwhile.
-    const double again = frame.recompute == Recompute::stage ? all.framework.remade : 0.0;
-    const double activations = std::max(0.0, all.framework.all - again - inner);
-    const double needed =
-        static_cast<double>(all[SlotKind::weights] + all[SlotKind::gradients] + all.optimizer) +
-        activations;
-    return needed > static_cast<double>(most_memory_) * frame.depth;
+    return seconds;
+  }
+  double bound_of(const ClusterShape& shape, StepBound::Cut cut) {
+    if (question_.objective == Objective::memory) return memory_.of(shape);
+    return value_of(shape.frame, bounds_.of(shape, cut), 0.0);
+  }
+  static std::size_t devices_of(const ClusterFrame& frame) {
+    return static_cast<std::size_t>(frame.groups() * frame.tensor);
   }
 
   void expand(const ClusterFrame& frame, double bound) {
     std::vector<Rejected> refused;
     for (const ClusterShape& shape : space_.shapes(frame, refused))
-      open_.push(
-          {std::max(bound, bounds_.of(shape, StepBound::Cut::balanced)), order_++, 0, shape});
+      open_.push({std::max(bound, bound_of(shape, StepBound::Cut::balanced)), order_++, 0, shape});
     answer_.rejected.insert(answer_.rejected.end(), refused.begin(), refused.end());
   }
 
@@ -176,7 +181,7 @@ class ClusterSearch {
         too_large = one.too_large;
         if (too_large) break;  // more in flight needs no less
         if (!one.found) continue;
-        const bool ideal = one.found->period_s * kIdeal <= bound;
+        const bool ideal = one.found->value * kIdeal <= bound;
         if (!best || better(*one.found, *best)) best = std::move(one.found);
         if (ideal) break;
       }
@@ -186,7 +191,7 @@ class ClusterSearch {
       // Where a device has one stage, no cut fits.
       if (shape.schedule->replicas_per_device == 1 && !shape.schedule->evicts) return;
     }
-    might_be_faster(bounds_.of(shape, StepBound::Cut::any), shape);
+    might_be_better(bound_of(shape, StepBound::Cut::any), shape);
     if (!best) return;
     if (!outcome.best || better(*best, *outcome.best)) outcome.best = best;
     auto& ranked = answer_.ranked;
@@ -205,9 +210,9 @@ class ClusterSearch {
     return !shape.frame.sharded_optimizer && too_large_.contains(unsharded(shape));
   }
 
-  void might_be_faster(double any_cut_s, const ClusterShape& shape) {
-    if (answer_.any_cut_s > 0.0 && any_cut_s >= answer_.any_cut_s) return;
-    answer_.any_cut_s = any_cut_s;
+  void might_be_better(double any_cut, const ClusterShape& shape) {
+    if (answer_.any_cut > 0.0 && any_cut >= answer_.any_cut) return;
+    answer_.any_cut = any_cut;
     answer_.any_cut_of = describe(shape);
   }
 
@@ -253,9 +258,10 @@ class ClusterSearch {
   };
 
   /// Whether a plan as fast might be the best of its schedule, or one of the first.
-  bool interests(double seconds, const ScheduleOutcome& of) const {
-    return !of.best || seconds <= of.best->period_s || answer_.ranked.size() < kExactlyRanked ||
-           seconds <= answer_.ranked[kExactlyRanked - 1].period_s;
+  bool interests(const ClusterFrame& frame, double seconds, const ScheduleOutcome& of) const {
+    const double least = value_of(frame, seconds, 0.0);
+    return !of.best || least <= of.best->value || answer_.ranked.size() < kExactlyRanked ||
+           least <= answer_.ranked[kExactlyRanked - 1].value;
   }
 
   Attempt attempt(const ClusterShape& shape, DeviceOrder order, std::int32_t extra) {
@@ -274,12 +280,12 @@ class ClusterSearch {
         seconds = period_s(of, costs, question_.base.blocking_transfers);
         ++answer_.simulated;
         ++outcome.simulated;
-        return interests(*seconds, outcome);
+        return interests(shape.frame, *seconds, outcome);
       };
       auto prices = prices_if_it_fits(plan, of, on, assumptions,
                                       by_costs ? StageCut::given : StageCut::balanced, wanted);
       if (prices) return {candidate(shape, std::move(*prices), *seconds, order)};
-      const bool too_slow = seconds && !interests(*seconds, outcome);
+      const bool too_slow = seconds && !interests(shape.frame, *seconds, outcome);
       outcome.too_large += too_slow ? 0 : 1;
       return {.found = std::nullopt, .too_large = !too_slow};
     } catch (const InputError& error) {
@@ -294,7 +300,8 @@ class ClusterSearch {
     ClusterCandidate one;
     one.period_s = seconds;
     one.weights = shape.schedule->weights;
-    one.devices = static_cast<std::size_t>(shape.frame.groups() * shape.frame.tensor);
+    one.devices = devices_of(shape.frame);
+    if (const auto price = prices_.usd_per_s(one.devices)) one.usd = seconds * *price;
     one.least_room = std::numeric_limits<Bytes>::max();
     Prediction predicted{
         .period_s = one.period_s,
@@ -306,6 +313,7 @@ class ClusterSearch {
       one.least_room = std::min(one.least_room, made.usable[device] - bytes);
       predicted.peak_bytes.push_back(bytes);
     }
+    one.value = value_of(shape.frame, seconds, static_cast<double>(one.peak_bytes));
     one.plan = std::move(made.plan);
     one.plan.predicted = std::move(predicted);
     one.request = question_.base;
@@ -320,9 +328,9 @@ class ClusterSearch {
     return one;
   }
 
-  /// What is open is no faster than its bound; what fits may be faster in another cut.
+  /// What is open is no better than its bound; what fits may be better in another cut.
   void finish() {
-    answer_.bound_s = std::min(best_s(), open_.empty() ? kNever : open_.top().bound);
+    answer_.bound = std::min(least(), open_.empty() ? kNever : open_.top().bound);
     std::map<const ScheduleTraits*, double> still_open;
     double frames = kNever;
     for (; !open_.empty(); open_.pop()) {
@@ -330,19 +338,19 @@ class ClusterSearch {
       if (one.shape) {
         still_open.try_emplace(one.shape->schedule, one.bound);  // the least comes first
         if (!surely_too_large(*one.shape))
-          might_be_faster(bounds_.of(*one.shape, StepBound::Cut::any), *one.shape);
+          might_be_better(bound_of(*one.shape, StepBound::Cut::any), *one.shape);
       } else {
         frames = std::min(frames, one.bound);
       }
     }
-    if (frames < answer_.any_cut_s || answer_.any_cut_s == 0.0) {
-      answer_.any_cut_s = std::min(frames, best_s());
+    if (frames < answer_.any_cut || answer_.any_cut == 0.0) {
+      answer_.any_cut = std::min(frames, least());
       answer_.any_cut_of.clear();
     }
     for (auto& [row, outcome] : outcomes_) {
       const auto own = still_open.find(row);
       const double open = std::min(frames, own == still_open.end() ? kNever : own->second);
-      outcome.bound_s = open == kNever ? 0.0 : open;
+      outcome.bound = open == kNever ? 0.0 : open;
     }
     for (const ScheduleTraits* row : space_.schedules())
       answer_.schedules.push_back(std::move(outcomes_.at(row)));
@@ -353,6 +361,8 @@ class ClusterSearch {
   const std::shared_ptr<ClusterWays> ways_;
   const ClusterSpace space_;
   StepBound bounds_;
+  LeastMemory memory_;
+  const DevicePrices prices_;
   std::priority_queue<Open> open_;
   std::size_t order_ = 0;
   std::map<std::tuple<std::int32_t, std::uint16_t, std::uint16_t, DeviceOrder>,
@@ -361,11 +371,7 @@ class ClusterSearch {
   using LoweredKey = std::tuple<const ScheduleTraits*, std::uint16_t, std::uint16_t, std::uint16_t,
                                 std::int32_t, std::int32_t, std::int32_t, bool>;
   std::map<LoweredKey, LoweredSchedule> lowered_;
-  std::size_t kept_ = 0;  // ops of these
-  /// Bytes of all layers, by tensor degree, microbatch size, slices, recomputation and shards.
-  std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t, Recompute, std::int32_t>,
-           StageBytes>
-      whole_;
+  std::size_t kept_ = 0;      // ops of these
   Bytes most_memory_ = 0;     // that a plan may fill of any device
   bool equal_memory_ = true;  // all devices have as much
   std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;

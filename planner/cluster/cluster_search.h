@@ -1,5 +1,5 @@
 #pragma once
-// find_cluster_plans(): the fastest plan of a model on a cluster, and how much faster any could be.
+// find_cluster_plans(): the best plan of a model on a cluster, and how much better any could be.
 
 #include <cstddef>
 #include <functional>
@@ -21,6 +21,8 @@ struct ClusterCandidate {
   Bytes peak_bytes = 0;  // of the fullest device
   Bytes least_room = 0;  // that a device has left, beside its reserve
   std::size_t devices = 0;
+  std::optional<double> usd = {};  // of a step; empty: a device has no price
+  double value = 0.0;              // that the question's objective asks the least of
 };
 
 /// What became of a schedule.
@@ -28,29 +30,31 @@ struct ScheduleOutcome {
   const ScheduleTraits* schedule = nullptr;
   std::optional<ClusterCandidate> best = {};  // of those simulated
   std::size_t simulated = 0, too_large = 0, refused = 0;
-  double bound_s = 0.0;  // of its shapes that were not looked at none takes less; 0: all were
+  double bound = 0.0;  // of its shapes that were not looked at none has less; 0: all were
 };
 
+/// Bounds are of the question's objective, as values are.
 struct ClusterAnswer {
   /// Best first, of each shape its best. The first ten are; after them stand others that were
   /// found on the way. Empty: none fits.
   std::vector<ClusterCandidate> ranked;
   std::vector<ScheduleOutcome> schedules;
   std::vector<Rejected> rejected;
-  double bound_s = 0.0;  // no plan of the space takes less
-  /// No plan takes less if its layers may be cut into stages in any way; and which might not.
-  double any_cut_s = 0.0;
+  double bound = 0.0;  // no plan of the space has less
+  /// No plan has less if its layers may be cut into stages in any way; and which might not.
+  double any_cut = 0.0;
   std::string any_cut_of = {};
   std::size_t frames = 0, shapes = 0, simulated = 0;  // in the space; looked at; programs
   bool interrupted = false;                           // the best so far
 
-  double gap() const { return ranked.front().period_s / bound_s - 1.0; }
+  double gap() const { return ranked.front().value / bound - 1.0; }
 };
 
-/// Shapes by ascending bound, each simulated exactly, until no bound is below the fastest found, or
+/// Shapes by ascending bound, each simulated exactly, until no bound is below the best found, or
 /// not by more than the question's gap.
 /// Deterministic. Throws UsageError for names of no schedule, InputError where nothing in the space
-/// can be priced. `stop` ends it with the best so far; empty: nothing does.
+/// can be priced, or what is looked for costs the least and a device has no price. `stop` ends it
+/// with the best so far; empty: nothing does.
 ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
                                  const std::function<bool()>& stop = {});
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/cluster/cluster_setup.h"
+#include "planner/cluster/objective.h"
 #include "planner/search/candidates.h"
 
 namespace tandem {
@@ -17,6 +18,7 @@ struct ClusterQuestion {
   /// microbatches, recomputation, the tensor degree and the sharding of the optimizer do not count.
   ClusterRequest base;
   std::int64_t global_batch = 1;  // samples of one update
+  Objective objective = Objective::throughput;
   std::vector<std::string> schedules = {};
   bool vanilla_only = false;      // no delayed weights
   std::int64_t most_devices = 0;  // 0: all that the cluster has

@@ -107,8 +107,10 @@ void print_figures(const DeviceSpec& device) {
     fmt::print("{}: {} TFLOP/s, dense\n", name(static_cast<NumberFormat>(i)),
                print_flops(device.flops_per_s[i]));
   }
-  fmt::print("memory: {} at {}\nsource: {}\n", print_bytes(device.memory_bytes),
-             print_rate(device.memory_bytes_per_s), device.source);
+  fmt::print("memory: {} at {}\n", print_bytes(device.memory_bytes),
+             print_rate(device.memory_bytes_per_s));
+  if (device.usd_per_hour) fmt::print("price: ${} an hour\n", *device.usd_per_hour);
+  fmt::print("source: {}\n", device.source);
 }
 
 /// "18 NVLinks, 450 GB/s one way, latency 1.7 us".

@@ -22,6 +22,7 @@
 #include "tools/cli/split.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/given_options.h"
+#include "tools/print/objective_words.h"
 #include "tools/print/scenario_summary.h"
 #include "tools/print/words.h"
 
@@ -77,6 +78,12 @@ ClusterQuestion question_of(const Options& options) {
   question.base.plan.request.global_norm = given.global_norm().value_or(false);
   question.global_batch = options.integer("global-batch", 1, kMostGlobalBatch, 1);
   question.vanilla_only = given.vanilla_only;
+  if (options.has("objective")) {
+    const std::string chosen = options.choice("objective", {"throughput", "memory", "cost"});
+    for (std::size_t i = 0; i < kObjectives; ++i) {
+      if (name(static_cast<Objective>(i)) == chosen) question.objective = static_cast<Objective>(i);
+    }
+  }
   const std::string schedules = options.text("schedule");
   for (const std::string_view name : split(schedules, ",")) {
     if (name.empty()) continue;
@@ -155,45 +162,46 @@ std::string name_with_options(const Plan& plan) {
 }
 
 constexpr std::string_view kRow =
-    "{:<18} {:<8} {:<12} {:>9} {:>9} {:>4} {:>8} {:>7} {:>9} {:>6} {:>9}\n";
+    "{:<18} {:<8} {:<12} {:>9} {:>9} {:>4} {:>8} {:>7} {:>9} {:>6} {:>9} {:>8}\n";
 
-void print_candidate(const ClusterCandidate& of, double best_s) {
+void print_candidate(const ClusterCandidate& of, double best) {
   const Plan& plan = of.plan;
-  const double more = 100 * (of.period_s / best_s - 1);
+  const double more = 100 * (of.value / best - 1);
   fmt::print(kRow, name_with_options(plan), short_name(of.weights), layout_text(of),
              fmt::format("{} x {}", plan.microbatch_size, plan.request.microbatches),
              name(plan.request.recompute), of.request.assumptions.sharded_optimizer ? 1 : 0,
              fmt::format("{:.4g} s", of.period_s),
-             of.period_s == best_s ? "" : fmt::format("{:+.1f} %", more),
+             of.value == best ? "" : fmt::format("{:+.1f} %", more),
              fmt::format("{:.4g}", plan.predicted.samples_per_s),
-             fmt::format("{:.0f}", model_flops_per_s(of) / 1e12), print_bytes(of.peak_bytes));
+             fmt::format("{:.0f}", model_flops_per_s(of) / 1e12), print_bytes(of.peak_bytes),
+             of.usd ? fmt::format("${:.3g}", *of.usd) : "-");
 }
 
 /// Why a schedule is not the answer.
-std::string why_not(const ScheduleOutcome& of, double best_s) {
-  if (of.bound_s > 0.0) {
-    return fmt::format("Not simulated, as no layout takes less than {:.4g} s ({:+.1f} %)",
-                       of.bound_s, 100 * (of.bound_s / best_s - 1));
+std::string why_not(const ScheduleOutcome& of, Objective objective, double best) {
+  if (of.bound > 0.0) {
+    return fmt::format("Not simulated, as no layout has less than {} ({:+.1f} %)",
+                       value_text(objective, of.bound), 100 * (of.bound / best - 1));
   }
   if (of.too_large > 0) return "Do not fit";
   return "Can't be laid out";
 }
 
-void print_schedules(const ClusterAnswer& answer) {
-  const double best_s = answer.ranked.front().period_s;
+void print_schedules(const ClusterAnswer& answer, Objective objective) {
+  const double best = answer.ranked.front().value;
   fmt::print("The best of each schedule:\n");
   fmt::print(kRow, "schedule", "weights", "T x D x W", "batch", "recompute", "ZeRO", "a step", "",
-             "samples/s", "TFLOPs", "memory");
+             "samples/s", "TFLOPs", "memory", "US$");
   std::vector<const ScheduleOutcome*> found;
   std::map<std::string, std::vector<std::string_view>> others;
   for (const ScheduleOutcome& of : answer.schedules) {
     if (of.best)
       found.push_back(&of);
     else
-      others[why_not(of, best_s)].push_back(of.schedule->name);
+      others[why_not(of, objective, best)].push_back(of.schedule->name);
   }
-  std::ranges::stable_sort(found, {}, [](const auto* of) { return of->best->period_s; });
-  for (const ScheduleOutcome* of : found) print_candidate(*of->best, best_s);
+  std::ranges::stable_sort(found, {}, [](const auto* of) { return of->best->value; });
+  for (const ScheduleOutcome* of : found) print_candidate(*of->best, best);
   for (const auto& [why, names] : others) fmt::print("{}: {}.\n", why, fmt::join(names, ", "));
 }
 
@@ -201,41 +209,50 @@ void print_schedules(const ClusterAnswer& answer) {
 std::vector<std::string> answer_in_words(const ClusterQuestion& question,
                                          const ClusterAnswer& answer) {
   const ClusterCandidate& best = answer.ranked.front();
+  const std::string_view better = better_word(question.objective);
   const double peak = (*question.base.cluster)[DeviceId{}].flops(question.base.assumptions.format);
   std::vector<std::string> lines{fmt::format(
-      "Fastest: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
+      "{}: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
       "samples/s, {:.0f} TFLOP/s a device ({:.0f} % of its peak).",
-      name_with_options(best.plan), best.request.assumptions.tensor, best.plan.request.devices,
-      best.plan.request.width, best.devices, question.base.cluster->size(), best.period_s,
-      best.plan.predicted.samples_per_s, model_flops_per_s(best) / 1e12,
-      100 * model_flops_per_s(best) / peak)};
+      best_word(question.objective), name_with_options(best.plan), best.request.assumptions.tensor,
+      best.plan.request.devices, best.plan.request.width, best.devices,
+      question.base.cluster->size(), best.period_s, best.plan.predicted.samples_per_s,
+      model_flops_per_s(best) / 1e12, 100 * model_flops_per_s(best) / peak)};
   lines.push_back(fmt::format("It needs {} on the fullest device, {} less than it may.",
                               print_bytes(best.peak_bytes), print_bytes(best.least_room)));
+  if (best.usd) {
+    const double tokens =
+        static_cast<double>(question.global_batch) * static_cast<double>(best.plan.model.sequence);
+    lines.push_back(
+        fmt::format("At its devices' prices a step costs ${:.4g}, a million tokens "
+                    "${:.4g}.",
+                    *best.usd, *best.usd / tokens * 1e6));
+  }
   if (answer.ranked.size() > 1) {
     const ClusterCandidate& next = answer.ranked[1];
     lines.push_back(fmt::format(
         "Next: {}, {} with microbatches {} x {}, {}.", name_with_options(next.plan),
         layout_text(next), next.plan.microbatch_size, next.plan.request.microbatches,
-        next.period_s == best.period_s
-            ? "as fast"
-            : fmt::format("{:.2f} % slower", 100 * (next.period_s / best.period_s - 1))));
+        next.value == best.value ? "as good"
+                                 : fmt::format("{:.2f} % {}", 100 * (next.value / best.value - 1),
+                                               worse_word(question.objective))));
   }
   if (answer.interrupted) {
-    lines.push_back(
-        fmt::format("Stopped early: another plan may be up to {:.1f} % faster, {:.4g} s a step.",
-                    100 * (1 - answer.bound_s / best.period_s), answer.bound_s));
-  } else if (answer.bound_s < best.period_s) {
-    lines.push_back(
-        fmt::format("Proved: no plan of the space is more than {:.1f} % faster (--gap).",
-                    100 * (1 - answer.bound_s / best.period_s)));
+    lines.push_back(fmt::format("Stopped early: another plan may be up to {:.1f} % {}, {}.",
+                                100 * (1 - answer.bound / best.value), better,
+                                value_text(question.objective, answer.bound)));
+  } else if (answer.bound < best.value) {
+    lines.push_back(fmt::format("Proved: no plan of the space is more than {:.1f} % {} (--gap).",
+                                100 * (1 - answer.bound / best.value), better));
   } else {
-    lines.push_back(
-        "Proved: no plan of the space is faster, by simulation of each whose bound is below it.");
+    lines.push_back(fmt::format(
+        "Proved: no plan of the space is {}, by simulation of each whose bound is below it.",
+        better));
   }
   lines.push_back(fmt::format(
-      "With its layers cut into stages in any other way, no plan takes less than {:.4g} s ({:.1f} "
-      "% less){}.",
-      answer.any_cut_s, 100 * (1 - answer.any_cut_s / best.period_s),
+      "With its layers cut into stages in any other way, no plan has less than {} ({:.1f} % "
+      "less){}.",
+      value_text(question.objective, answer.any_cut), 100 * (1 - answer.any_cut / best.value),
       answer.any_cut_of.empty()
           ? ""
           : fmt::format("; the least bound is that of {}", answer.any_cut_of)));
@@ -267,6 +284,7 @@ Json as_json(const Options& options, const ClusterCandidate& of) {
           {"throughput_samples_per_s", plan.predicted.samples_per_s},
           {"flops_per_s_device", model_flops_per_s(of)},
           {"peak_bytes", of.peak_bytes},
+          {"usd", of.usd ? Json(*of.usd) : Json()},
           {"command", simulate_command(options, of)}};
 }
 
@@ -275,7 +293,7 @@ Json as_json(const Options& options, const ScheduleOutcome& of) {
           {"best", of.best ? as_json(options, *of.best) : Json()},
           {"simulated", of.simulated},
           {"too_large", of.too_large},
-          {"bound_s", of.bound_s > 0.0 ? Json(of.bound_s) : Json()}};
+          {"bound", of.bound > 0.0 ? Json(of.bound) : Json()}};
 }
 
 Json as_json(const Options& options, const ClusterQuestion& question, const ClusterAnswer& answer) {
@@ -293,9 +311,9 @@ Json as_json(const Options& options, const ClusterQuestion& question, const Clus
           {"schedules",
            array_of(answer.schedules, [&](const auto& of) { return as_json(options, of); })},
           {"explanation", answer_in_words(question, answer)},
-          {"bound_s", answer.bound_s},
+          {"bound", answer.bound},
           {"gap", answer.gap()},
-          {"any_cut_bound_s", answer.any_cut_s},
+          {"any_cut_bound", answer.any_cut},
           {"rejected", std::move(rejected)},
           {"layouts", answer.frames},
           {"shapes", answer.shapes},
@@ -316,6 +334,7 @@ Json config_of(const Options& options, const ClusterQuestion& question) {
           {"cluster_devices", question.base.cluster->size()},
           {"devices", question.devices()},
           {"global_batch", question.global_batch},
+          {"objective", name(question.objective)},
           {"semantics", question.vanilla_only ? "vanilla" : "any"},
           {"optimizer", name(question.base.plan.optimizer.kind)},
           {"given", std::move(given)}};
@@ -343,13 +362,6 @@ Json assumptions_of(const ClusterQuestion& question) {
                     "32 samples",
                     why, question.global_batch));
   }
-  if (answer.frames == 0) {
-    throw InfeasibleError(
-        fmt::format("{}: no depth and width within its devices share a batch of {} out in "
-                    "microbatches of up to "
-                    "32 samples",
-                    why, question.global_batch));
-  }
   for (const RejectedGroup& of : group(answer.rejected))
     why += fmt::format("\n  {}, the first: {}: {}", counted(of.count, "refusal"), of.nearest.what,
                        of.nearest.reason);
@@ -368,8 +380,12 @@ void add_cluster_plan_options(Options& options) {
              "stages on each device, of schedules that have several (default: searched)")
       .value("recompute", "KIND",
              fmt::format("{} (default: none, selective and full)", kRecomputeNames))
+      .value(
+          "objective", "WHAT",
+          "what the plan has the least of: throughput (its step's time, the default), memory (of "
+          "the fullest device), cost (of a step, at the devices' usd_per_hour)")
       .value("gap", "SHARE",
-             "end the search when no plan can be faster by more than this, such as 1% (default: "
+             "end the search when no plan can be better by more than this, such as 1% (default: "
              "when none can)");
   options.group("Assumptions on a cluster");
   for (const char* flag : {"product-fraction", "memory-fraction", "link-fraction", "collectives",
@@ -390,11 +406,12 @@ int run_plan_on_cluster(const Options& options) {
   }
   for (const std::string& line : answer_in_words(question, answer)) fmt::print("{}\n", line);
   fmt::print("To simulate it: {}\n\n", simulate_command(options, answer.ranked.front()));
-  print_schedules(answer);
+  print_schedules(answer, question.objective);
   fmt::print(
       "\nT x D x W: devices that share each layer, stages in a row, pipelines side by side. Batch: "
       "samples of a\nmicrobatch x microbatches of a pipeline. TFLOPs: a second and device. Memory: "
-      "of the fullest device.\n{}; {} (a layout with a schedule) looked at, {} simulated.\n",
+      "of the fullest device. US$: of a step.\n{}; {} (a layout with a schedule) looked at, {} "
+      "simulated.\n",
       counted(answer.frames, "layout"), counted(answer.shapes, "shape"),
       counted(answer.simulated, "program"));
   return 0;

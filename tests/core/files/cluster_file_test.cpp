@@ -1,6 +1,11 @@
+#include <algorithm>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,6 +89,54 @@ TEST(ClusterFile, NamesAreChecked) {
               HasSubstr("unknown key \"bytes_per_s\""));
   EXPECT_EQ(cluster_error(cluster_edited(R"("name": "office")", R"("x-who": "me")")),
             "nothing was thrown");
+}
+
+/// So many devices a box, and `links` of them, of 10 bytes/s, beside their slow bus.
+std::string with_gpus(std::string_view count, std::string_view links) {
+  const std::string more = fmt::format(
+      R"({{"between": ["gpu", "bus"], "bytes_per_s_one_way": 1, "latency_ns": 1}}, {{{})", links);
+  return with(with(kText, R"("count": 2}, {"name": "bus"})",
+                   fmt::format(R"("count": {}}}, {{"name": "bus"}})", count)),
+              R"({"between": ["gpu", "bus"])", more);
+}
+
+TEST(ClusterFile, EveryTwoAreLinked) {
+  const Cluster cluster(parse_cluster("c.json", with_gpus("4", R"("every_two": "gpu")")));
+  for (std::uint16_t a = 0; a < 4; ++a) {
+    for (std::uint16_t b = 0; b < 4; ++b) {
+      if (a == b) continue;
+      const Route way = cluster.route(DeviceId{a}, DeviceId{b});
+      EXPECT_EQ(way.links.size(), 1u);
+      EXPECT_EQ(way.bytes_per_s, 10.0);
+    }
+  }
+}
+
+/// Of 3 x 2 x 1: rings of three, pairs that are linked once, and nothing along a dimension of one.
+TEST(ClusterFile, ATorusLinksNeighbours) {
+  const ClusterSpec spec =
+      parse_cluster("c.json", with_gpus("6", R"("torus": {"of": "gpu", "shape": [3, 2, 1]})"));
+  std::set<std::pair<int, int>> links;
+  for (const JointSpec& joint : spec.groups[0].joints) {
+    if (!joint.from.which) continue;
+    const auto [low, high] = std::minmax(*joint.from.which, *joint.to.which);
+    EXPECT_TRUE(links.emplace(low, high).second);
+  }
+  EXPECT_EQ(links, (std::set<std::pair<int, int>>{
+                       {0, 1}, {2, 3}, {4, 5}, {0, 2}, {2, 4}, {0, 4}, {1, 3}, {3, 5}, {1, 5}}));
+}
+
+TEST(ClusterFile, ShapesOfLinksAreChecked) {
+  EXPECT_THAT(cluster_error(with_gpus("4", R"("torus": {"of": "gpu", "shape": [3, 2]})")),
+              HasSubstr("links/1/torus/shape: expected lengths whose product is the count of "
+                        "\"gpu\", 4"));
+  EXPECT_THAT(cluster_error(with_gpus("4", R"("torus": {"of": "gpu[1]", "shape": [4]})")),
+              HasSubstr("links/1/torus/of: expected a member, all of it"));
+  EXPECT_THAT(cluster_error(with_gpus("65536", R"("every_two": "gpu")")),
+              HasSubstr("2147450880 links more: expected at most 65536 of a group"));
+  EXPECT_THAT(
+      cluster_error(with_gpus("4", R"("every_two": "gpu", "torus": {"of": "gpu", "shape": [4]})")),
+      HasSubstr("expected one of \"between\", \"every_two\" and \"torus\", found several"));
 }
 
 TEST(ClusterFile, NamesAreThereOnce) {

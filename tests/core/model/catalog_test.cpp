@@ -2,6 +2,7 @@
 
 #include "core/model/catalog.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -65,6 +66,20 @@ TEST(Catalog, NodesSayWhatIsShared) {
     }
     EXPECT_EQ(meet, shared) << node;
   }
+}
+
+TEST(Catalog, ATorusHasSixNeighboursAndItsMiddleIsSixHopsAway) {
+  const Cluster cube(cluster_of_nodes("TPU-v5p-4x4x4"));
+  int neighbours = 0;
+  std::int64_t farthest_ns = 0;
+  for (std::size_t i = 1; i < cube.size(); ++i) {
+    const Route way = cube.route(d(0), d(i));
+    EXPECT_EQ(way.bytes_per_s, 100e9);
+    neighbours += way.latency.count() == 1000 ? 1 : 0;
+    farthest_ns = std::max<std::int64_t>(farthest_ns, way.latency.count());
+  }
+  EXPECT_EQ(neighbours, 6);
+  EXPECT_EQ(farthest_ns, 6000);
 }
 
 TEST(Catalog, TheMeshOfV100sHasSixLinksADeviceAndARingOfDoubleOnes) {

@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/model/catalog.h"
+#include "planner/cluster/least_memory.h"
 #include "planner/cluster/step_bound.h"
 #include "simulator/simulate.h"
 
@@ -68,9 +69,14 @@ ClusterSpec uneven_cluster() {
   return spec;
 }
 
-/// Seconds of a shape as set_up_on_cluster() and simulate() have it; empty: it does not fit.
-std::optional<double> seconds_of(const ClusterQuestion& question, const ClusterShape& shape,
-                                 DeviceOrder order, std::int32_t extra) {
+/// Of one simulated plan.
+struct Simulated {
+  double seconds = 0.0;
+  Bytes peak = 0;  // of the fullest device
+};
+/// A shape as set_up_on_cluster() and simulate() have it; empty: it does not fit.
+std::optional<Simulated> simulated_alone(const ClusterQuestion& question, const ClusterShape& shape,
+                                         DeviceOrder order, std::int32_t extra) {
   ClusterRequest request = question.base;
   request.plan = plan_of(question, shape);
   request.plan.request.extra_in_flight = extra;
@@ -84,7 +90,9 @@ std::optional<double> seconds_of(const ClusterQuestion& question, const ClusterS
     if (!setup.made.fits()) return std::nullopt;
     const ClusterPlan& made = setup.made;
     const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
-    return simulate(made.program, prices, {}).period_s();
+    Simulated one{.seconds = simulate(made.program, prices, {}).period_s(), .peak = 0};
+    for (const MemoryByClass& of : made.memory) one.peak = std::max(one.peak, of.total());
+    return one;
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -93,10 +101,14 @@ std::optional<double> seconds_of(const ClusterQuestion& question, const ClusterS
 /// Simulates all of the space, and holds every bound against it.
 struct BruteForce {
   double best_s = std::numeric_limits<double>::infinity();
+  double best_usd = std::numeric_limits<double>::infinity();
+  Bytes best_peak = std::numeric_limits<Bytes>::max();
   std::size_t simulated = 0, tight = 0;
 
   explicit BruteForce(const ClusterQuestion& question) {
     const ClusterSpace space(question);
+    LeastMemory least_memory(question);
+    const DevicePrices price(*question.base.cluster);
     StepBound bounds(question, std::make_shared<ClusterWays>(*question.base.cluster));
     std::vector<Rejected> refused;
     for (const ClusterFrame& frame : space.frames()) {
@@ -110,11 +122,16 @@ struct BruteForce {
           for (const std::int32_t extra : {0, 1, 2, 4}) {
             const bool several = option_of_extras(*shape.schedule);
             if (extra > 0 && (!several || extra > 2 * (frame.depth - 1))) continue;
-            const auto seconds = seconds_of(question, shape, order, extra);
-            if (!seconds) continue;
-            EXPECT_LE(balanced, *seconds) << describe(shape);
-            best_s = std::min(best_s, *seconds);
-            tight += balanced > 0.9 * *seconds ? 1 : 0;
+            const auto one = simulated_alone(question, shape, order, extra);
+            if (!one) continue;
+            EXPECT_LE(balanced, one->seconds) << describe(shape);
+            EXPECT_LE(least_memory.of(shape), static_cast<double>(one->peak)) << describe(shape);
+            best_s = std::min(best_s, one->seconds);
+            best_peak = std::min(best_peak, one->peak);
+            const auto devices = static_cast<std::size_t>(frame.groups() * frame.tensor);
+            if (const auto usd = price.usd_per_s(devices))
+              best_usd = std::min(best_usd, one->seconds * *usd);
+            tight += balanced > 0.9 * one->seconds ? 1 : 0;
             ++simulated;
           }
         }
@@ -126,15 +143,25 @@ struct BruteForce {
   }
 };
 
-void expect_found(const ClusterQuestion& question, std::size_t least_simulated) {
+/// Of what the question has no price for, cost is not asked.
+void expect_found(ClusterQuestion question, std::size_t least_simulated) {
   const BruteForce all(question);
   EXPECT_GE(all.simulated, least_simulated);
   const ClusterAnswer answer = find_cluster_plans(question);
   ASSERT_FALSE(answer.ranked.empty());
   EXPECT_DOUBLE_EQ(answer.ranked.front().period_s, all.best_s);
-  EXPECT_DOUBLE_EQ(answer.bound_s, all.best_s);
-  EXPECT_LE(answer.any_cut_s, all.best_s);
+  EXPECT_DOUBLE_EQ(answer.bound, all.best_s);
+  EXPECT_LE(answer.any_cut, all.best_s);
   EXPECT_LT(answer.simulated, all.simulated);
+
+  question.objective = Objective::memory;
+  EXPECT_EQ(find_cluster_plans(question).ranked.front().peak_bytes, all.best_peak);
+  if (all.best_usd == std::numeric_limits<double>::infinity()) return;
+  question.objective = Objective::cost;
+  const ClusterAnswer cheapest = find_cluster_plans(question);
+  EXPECT_DOUBLE_EQ(cheapest.ranked.front().value, all.best_usd);
+  EXPECT_DOUBLE_EQ(cheapest.ranked.front().usd.value(), all.best_usd);
+  EXPECT_DOUBLE_EQ(cheapest.bound, all.best_usd);
 }
 
 TEST(ClusterSearch, EqualsSimulatingEverything) {
@@ -142,6 +169,26 @@ TEST(ClusterSearch, EqualsSimulatingEverything) {
   ClusterQuestion question = ask(small_model(4, 512), node, 8, Bytes{4} << 30);
   question.most_devices = 4;
   expect_found(question, 500);
+}
+
+/// The cheapest plan uses fewer devices than the fastest.
+TEST(ClusterSearch, EqualsItAtAPrice) {
+  ClusterSpec node = cluster_of_nodes("p3.16xlarge");
+  for (DeviceSpec& device : node.devices) device.usd_per_hour = 3.6;
+  ClusterQuestion question = ask(small_model(4, 512), node, 8, Bytes{4} << 30);
+  question.most_devices = 4;
+  question.schedules = {"1f1b", "2bw", "interleaved"};
+  expect_found(question, 100);
+  const std::size_t fastest = find_cluster_plans(question).ranked.front().devices;
+  question.objective = Objective::cost;
+  EXPECT_LT(find_cluster_plans(question).ranked.front().devices, fastest);
+}
+
+TEST(ClusterSearch, WithoutAPriceNothingIsCheapest) {
+  ClusterQuestion question =
+      ask(small_model(4, 512), cluster_of_nodes("p3.16xlarge"), 8, Bytes{4} << 30);
+  question.objective = Objective::cost;
+  EXPECT_THROW(find_cluster_plans(question), InputError);
 }
 
 TEST(ClusterSearch, EqualsItWhereMemoryIsShort) {
@@ -215,7 +262,7 @@ TEST(ClusterSearch, AStopLeavesTheBestSoFarAndItsBound) {
   int turns = 0;
   const ClusterAnswer answer = find_cluster_plans(question, [&] { return ++turns > 60; });
   EXPECT_TRUE(answer.interrupted);
-  EXPECT_LE(answer.bound_s, best);
+  EXPECT_LE(answer.bound, best);
   for (const ClusterCandidate& one : answer.ranked) EXPECT_GE(one.period_s, best);
 }
 
@@ -227,7 +274,7 @@ TEST(ClusterSearch, AGapThatIsAllowedSavesSimulations) {
   const ClusterAnswer near = find_cluster_plans(question);
   EXPECT_LT(near.simulated, exact.simulated);
   EXPECT_LE(near.ranked.front().period_s * 0.9, exact.ranked.front().period_s);
-  EXPECT_LE(near.bound_s, exact.ranked.front().period_s);
+  EXPECT_LE(near.bound, exact.ranked.front().period_s);
   EXPECT_LE(near.gap(), 0.1 / 0.9);
   EXPECT_EQ(exact.gap(), 0.0);
 }
