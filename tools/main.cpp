@@ -53,6 +53,8 @@ constexpr Command kCommands[] = {
     {"catalog", "lists devices, nodes and models known by name", run_catalog, options_of_catalog},
     {"calibrate", "fits analytic costs to measured iterations", run_calibrate,
      options_of_calibrate},
+    {"validate", "predicts published figures and says how far off it is", run_validate,
+     options_of_validate},
     {"compare", "compares a predicted timeline with a measured one, op by op", run_compare,
      options_of_compare},
     {"replay", "simulates a recorded job again, with and without its stragglers", run_replay,

@@ -19,7 +19,7 @@ namespace {
 
 /// A constant, and the least value that its file takes.
 struct Fitted {
-  double CollectiveConstants::*member;
+  double CollectiveConstants::* member;
   double least;
 };
 constexpr double kLeastTime = 1e-12, kLeastRate = 1.0, kMostFitted = 1e18;
@@ -187,18 +187,30 @@ CollectiveConstants fit_collectives(std::span<const AllReduceMeasurement> measur
   return constants;
 }
 
-std::optional<double> held_out_error(std::span<const AllReduceMeasurement> measurements,
-                                     std::span<const std::size_t> folds) {
+std::vector<std::optional<double>> held_out_errors(
+    std::span<const AllReduceMeasurement> measurements, std::span<const std::size_t> folds) {
   TANDEM_CHECK(folds.size() == measurements.size(), folds.size(), measurements.size());
-  double sum = 0.0;
-  std::size_t count = 0;
+  std::vector<std::optional<double>> errors(measurements.size());
   for (const std::size_t fold : std::set<std::size_t>(folds.begin(), folds.end())) {
     std::vector<AllReduceMeasurement> seen, unseen;
     for (std::size_t i = 0; i < measurements.size(); ++i)
       (folds[i] == fold ? unseen : seen).push_back(measurements[i]);
     if (!lacking(seen).empty() || (has_nodes(unseen) && !has_nodes(seen))) continue;
-    sum += mean_error(fit_collectives(seen), unseen) * static_cast<double>(unseen.size());
-    count += unseen.size();
+    const CollectiveConstants constants = fit_collectives(seen);
+    for (std::size_t i = 0; i < measurements.size(); ++i) {
+      if (folds[i] == fold) errors[i] = relative_error(constants, measurements[i]);
+    }
+  }
+  return errors;
+}
+
+std::optional<double> mean_of_known(std::span<const std::optional<double>> errors) {
+  double sum = 0.0;
+  std::size_t count = 0;
+  for (const std::optional<double>& error : errors) {
+    if (!error) continue;
+    sum += std::abs(*error);
+    ++count;
   }
   if (count == 0) return std::nullopt;
   return sum / static_cast<double>(count);

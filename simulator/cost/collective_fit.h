@@ -35,10 +35,12 @@ std::string lacking(std::span<const AllReduceMeasurement> measurements);
 /// is lacking.
 CollectiveConstants fit_collectives(std::span<const AllReduceMeasurement> measurements);
 
-/// Mean error of what no fit has seen: of each fold by constants fitted to the others. `folds` says
-/// which one each measurement is in. Folds without which something is lacking, or nothing is known
-/// of what they hold, don't count; empty: that is all of them.
-std::optional<double> held_out_error(std::span<const AllReduceMeasurement> measurements,
-                                     std::span<const std::size_t> folds);
+/// Relative errors of what no fit has seen: of each fold by constants fitted to the others. `folds`
+/// says which one each measurement is in. Of folds without which something is lacking, or nothing
+/// is known of what they hold, there are none.
+std::vector<std::optional<double>> held_out_errors(
+    std::span<const AllReduceMeasurement> measurements, std::span<const std::size_t> folds);
+/// Mean of their absolute values; empty: there are none.
+std::optional<double> mean_of_known(std::span<const std::optional<double>> errors);
 
 }  // namespace tandem

@@ -91,7 +91,7 @@ TEST(CollectiveFit, OneNodeSaysFourConstants) {
   const Measurements all = predicted();
   std::vector<std::size_t> by_nodes;
   for (const AllReduceMeasurement& one : all) by_nodes.push_back(one.group.nodes > 1 ? 1 : 0);
-  EXPECT_FALSE(held_out_error(all, by_nodes).has_value());
+  EXPECT_FALSE(mean_of_known(held_out_errors(all, by_nodes)).has_value());
 }
 
 TEST(CollectiveFit, ErrorsAreToldAsTheyAre) {
@@ -111,10 +111,10 @@ TEST(CollectiveFit, HeldOutIsWhatTheFitDidNotSee) {
   std::vector<std::size_t> parity, same(all.size(), 0);
   for (std::size_t i = 0; i < all.size(); ++i) parity.push_back(i % 2);
   // Fitted to the ones, the others are off by a fifth and a sixth.
-  const std::optional<double> error = held_out_error(all, parity);
+  const std::optional<double> error = mean_of_known(held_out_errors(all, parity));
   ASSERT_TRUE(error.has_value());
   EXPECT_NEAR(*error, (0.2 + 1.0 / 6.0) / 2.0, 0.01);
-  EXPECT_FALSE(held_out_error(all, same).has_value());
+  EXPECT_FALSE(mean_of_known(held_out_errors(all, same)).has_value());
 }
 
 TEST(CollectiveFit, SaysWhatItLacks) {
@@ -164,8 +164,8 @@ TEST_F(NcclLogs, SixConstantsFitThemWithinATenth) {
 
 TEST_F(NcclLogs, WhatTheFitDidNotSeeIsPredictedNearlyAsWell) {
   const Logs all = read();
-  EXPECT_LE(held_out_error(all.measurements, all.parity).value(), 0.11);
-  EXPECT_LE(held_out_error(all.measurements, all.log).value(), 0.12);
+  EXPECT_LE(mean_of_known(held_out_errors(all.measurements, all.parity)).value(), 0.11);
+  EXPECT_LE(mean_of_known(held_out_errors(all.measurements, all.log)).value(), 0.12);
 }
 
 }  // namespace

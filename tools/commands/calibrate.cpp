@@ -220,6 +220,11 @@ void print_json(const Options& options, const CalibrationReport& report) {
   }
   Json halves = held_json(report.halves);
   halves["by_degree"] = std::move(groups);
+  const Seconds seconds = seconds_of(report.measured);
+  halves["iterations"] = Json::array();
+  for (std::size_t i = 0; i < report.halves.rows.size(); ++i)
+    halves["iterations"].push_back({{"measured_s", seconds[report.halves.rows[i]]},
+                                    {"relative_error", report.halves.errors[i]}});
   halves["shuffled_mean_error"] = report.shuffled;
   print_result("calibrate",
                {{"rows", options.words()[0]},

@@ -197,6 +197,7 @@ struct CollectiveReport {
   double mean = 0.0;
   std::size_t worst = 0;
   std::optional<double> in_place, held_out_sizes, held_out_logs;
+  std::vector<std::optional<double>> errors_without_log;  // of each out of place
 };
 
 CollectiveReport report_of(const Measured& all) {
@@ -209,8 +210,9 @@ CollectiveReport report_of(const Measured& all) {
       report.errors, [](double a, double b) { return std::abs(a) < std::abs(b); });
   report.worst = static_cast<std::size_t>(worst - report.errors.begin());
   if (!all.in_place.empty()) report.in_place = mean_error(report.constants, all.in_place);
-  report.held_out_sizes = held_out_error(all.out_of_place, all.parity);
-  report.held_out_logs = held_out_error(all.out_of_place, all.log);
+  report.held_out_sizes = mean_of_known(held_out_errors(all.out_of_place, all.parity));
+  report.errors_without_log = held_out_errors(all.out_of_place, all.log);
+  report.held_out_logs = mean_of_known(report.errors_without_log);
   return report;
 }
 
@@ -277,7 +279,8 @@ void print_json(const Measured& all, const CollectiveReport& report,
                     {"nodes", one.group.nodes},
                     {"bytes", one.bytes},
                     {"time_s", to_seconds(one.time)},
-                    {"relative_error", report.errors[i]}});
+                    {"relative_error", report.errors[i]},
+                    {"held_out_log_error", or_null(report.errors_without_log[i])}});
   }
   print_result("import", {{"from", "nccl-tests"}, {"files", logs}}, Json::object(),
                {{"constants", collectives_json(report.constants)},

@@ -124,6 +124,8 @@ TEST(Catalog, ModelsHaveTheirPublishedParameters) {
       {"megatron-310.1b", {310.1e9, 0.1e9}},
       {"megatron-529.6b", {529.6e9, 0.1e9}},
       {"megatron-1008b", {1008.0e9, 0.1e9}},
+      {"zb-1.5b", {1.5e9, 0.1e9}},
+      {"zb-6.2b", {6.2e9, 0.2e9}},
       {"bert-large", {336'226'108, 1}},
       {"llama-2-7b", {6'738'415'616, 1}},
       {"llama-2-70b", {68'976'648'192, 1}},

@@ -59,7 +59,8 @@ const std::vector<Line>& lines() {
       {"sweep --costs costs.json,b.json --csv", {"costs.json", "b.json"}},
       {"sweep merge a.jsonl b.jsonl --json-lines", {"a.jsonl", "b.jsonl"}},
       {"sweep merge a.jsonl b.jsonl --csv", {"a.jsonl", "b.jsonl"}},
-      {"sweep merge a.jsonl b.jsonl --svg", {"a.jsonl", "b.jsonl"}}};
+      {"sweep merge a.jsonl b.jsonl --svg", {"a.jsonl", "b.jsonl"}},
+      {"validate simgrid --report", {}}};
   return all;
 }
 
