@@ -22,6 +22,8 @@ namespace {
 /// A timer that is later than this was held up: the process was stopped, and the others' silence is
 /// no sign.
 constexpr auto kHeldUp = std::chrono::seconds(1);
+/// Of a rank's silence, after which it is looked for on this host.
+constexpr auto kDoubtful = std::chrono::milliseconds(500);
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -37,6 +39,7 @@ RankGroup::RankGroup(RankGroupSetup setup)
       goes_on_(asio::make_work_guard(context_)),
       heart_(context_),
       doubt_(context_),
+      local_watch_(setup_.standing_still),
       infos_(static_cast<std::size_t>(setup_.ranks)),
       greeted_(infos_.size()) {
   TANDEM_CHECK(setup_.rank >= 0 && setup_.rank < setup_.ranks, setup_.rank, setup_.ranks);
@@ -58,8 +61,9 @@ RankGroup::~RankGroup() { leave(); }
 
 void RankGroup::leave() {
   part();
-  // Long enough to send what was said last.
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  // Long enough to send what was said last, if there is anybody.
+  const auto limit =
+      std::chrono::steady_clock::now() + std::chrono::seconds(links().empty() ? 0 : 1);
   goes_on_.reset();
   asio::post(context_, [this] {
     heart_.cancel();
@@ -81,6 +85,7 @@ std::map<std::int32_t, RankGroup::Link> RankGroup::links() const {
 }
 
 std::string RankGroup::name(std::int32_t rank) const {
+  if (info(rank).process == 0) return fmt::format("rank {}", rank);  // it has not said yet
   return fmt::format("rank {} (host {}, process {})", rank, info(rank).host, info(rank).process);
 }
 
@@ -272,6 +277,10 @@ std::string RankGroup::fail(const std::string& why) {
   return failure_.value_or(text);
 }
 
+void RankGroup::blame(const std::string& why) {
+  asio::post(context_, [this, why] { fail(why); });
+}
+
 void RankGroup::suspect(const std::string& why) {
   asio::post(context_, [this, why] {
     doubt_.expires_after(setup_.doubt);
@@ -316,10 +325,34 @@ void RankGroup::beat() {
     if (now - link->heard() > setup_.silence && !held_up)
       lose(rank, fmt::format("has not been heard for {:.1f} s", to_seconds(now - link->heard())));
   }
+  look_around(now, held_up);
   heart_.expires_after(setup_.beat);
   heart_.async_wait([this](const boost::system::error_code& error) {
     if (!error) beat();
   });
+}
+
+/// A rank that has not joined yet, or is silent, may be on this host: then its system tells why.
+void RankGroup::look_around(Time now, bool held_up) {
+  if (!setup_.local_ranks) return;
+  bool all_there = false;
+  {
+    const std::lock_guard lock(mutex_);
+    all_there = all_there_;
+  }
+  const auto heard = links();
+  const bool doubtful = !all_there || std::ranges::any_of(heard, [now](const auto& each) {
+    return now - each.second->heard() > kDoubtful;
+  });
+  if (held_up || !doubtful) return local_watch_.begin_anew();
+  const auto lost = local_watch_.look(now, setup_.local_ranks());
+  if (!lost) return;
+  if (!all_there) {
+    RankInfo& info = infos_[static_cast<std::size_t>(lost->rank)];
+    info.host = host_name();
+    info.process = lost->process;
+  }
+  lose(lost->rank, "stands still, stopped by a signal");
 }
 
 void RankGroup::lose(std::int32_t rank, const std::string& why) {
@@ -332,7 +365,9 @@ void RankGroup::lose(std::int32_t rank, const std::string& why) {
   std::string text = fmt::format("{} is lost: it {}", name(rank), why);
   const std::string at = last_seen_at ? last_seen_at(rank) : std::string();
   if (!at.empty()) text += fmt::format("; it was last at {}", at);
-  setup_.rank == 0 ? announce(text) : hear_failure(text, false);
+  if (setup_.rank == 0) return announce(text);
+  if (rank != 0) tell(0, MessageKind::failure, text);
+  hear_failure(text, false);
 }
 
 /// By the first rank: all are told, the one that it is of too.
@@ -354,6 +389,11 @@ void RankGroup::hear_failure(const std::string& text, bool refused) {
     refused_ = refused;
     on_failure = ears_.on_failure;
     changed_.notify_all();
+  }
+  if (setup_.local_ranks) {
+    for (const LocalRank& each : setup_.local_ranks()) {
+      if (each.stands_still) kill_at_exit(each);
+    }
   }
   if (on_failure) on_failure(text);
 }

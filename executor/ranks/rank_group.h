@@ -26,6 +26,7 @@
 #include "executor/ranks/control_link.h"
 #include "executor/ranks/fault.h"
 #include "executor/ranks/listener.h"
+#include "executor/ranks/local_ranks.h"
 #include "executor/ranks/mpi_module.h"
 #include "executor/ranks/tcp_engine.h"
 #include "executor/run/communicator_plans.h"
@@ -55,6 +56,11 @@ struct RankGroupSetup {
   Duration beat = std::chrono::milliseconds(250);  // between heartbeats
   /// What breaks between two ranks may be the end of one of them, which is told of later.
   Duration doubt = std::chrono::milliseconds(3500);
+  /// Finds the run's other processes on this host, for a launcher that does not watch them. Who
+  /// stands still is killed at the end of this process. Null: nobody is looked for.
+  std::function<std::vector<LocalRank>()> local_ranks = {};
+  Duration standing_still =
+      std::chrono::milliseconds(1500);  // by a signal, after which one is lost
   FaultInjector* faults = nullptr;
   MpiModule* mpi = nullptr;  // carries what ranks send; null: TCP does
 };
@@ -103,6 +109,8 @@ class RankGroup {
   void agree(const std::string& what, std::uint64_t hash);
   /// This rank has failed: all are told, unless one has failed before. Returns what is said then.
   std::string fail(const std::string& why);
+  /// What another rank has sent is wrong. From any thread, which does not wait.
+  void blame(const std::string& why);
   /// Something between two ranks broke, maybe because one is gone: there is time to hear of that
   /// first.
   void suspect(const std::string& why);
@@ -133,6 +141,7 @@ class RankGroup {
   void take_pong(const std::string& pong);
   void pass_barrier();
   void beat();
+  void look_around(Time now, bool held_up);
   void lose(std::int32_t rank, const std::string& why);
   void announce(const std::string& text);
   void hear_failure(const std::string& text, bool refused);
@@ -154,6 +163,7 @@ class RankGroup {
   std::unique_ptr<Listener> listener_;
   boost::asio::steady_timer heart_, doubt_;
   Time last_beat_{};
+  LocalWatch local_watch_;
   std::vector<RankInfo> infos_;
 
   mutable std::mutex mutex_;

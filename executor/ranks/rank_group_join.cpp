@@ -1,12 +1,14 @@
 // How the ranks of a group find one another, and connect.
 
 #include <algorithm>
+#include <exception>
 #include <future>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_future.hpp>
 #include <fmt/format.h>
 
 #include "core/base/error.h"
@@ -45,17 +47,29 @@ RankInfo unpack_info(Unpacker& from) {
 
 RankGroup::Socket RankGroup::connect_to_rank(const std::string& host, std::uint16_t port,
                                              ConnectionPurpose purpose, Time deadline) {
-  std::future<Connected> connecting = asio::co_spawn(
-      context_, connect_to(host, port, setup_.secret, purpose, deadline), asio::use_future);
-  if (connecting.wait_for(setup_.before_note) != std::future_status::ready) {
+  const auto connected = std::make_shared<std::optional<Connected>>();
+  asio::co_spawn(context_, connect_to(host, port, setup_.secret, purpose, deadline),
+                 [this, connected](const std::exception_ptr& failed, Connected got) {
+                   if (failed) got.why = "no memory";
+                   const std::lock_guard lock(mutex_);
+                   *connected = std::move(got);
+                   changed_.notify_all();
+                 });
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return failure_ || connected->has_value(); };
+  if (!changed_.wait_for(lock, setup_.before_note, done)) {
+    lock.unlock();
     tandem::tell(setup_.on_notice,
                  fmt::format("rank {} has not found rank {} at {} port {} for {:.0f} s",
                              setup_.rank, purpose.to, host, port, to_seconds(setup_.before_note)));
+    lock.lock();
+    changed_.wait(lock, done);
   }
-  const Connected connected = connecting.get();
-  if (connected.socket) return std::move(*connected.socket);
+  if (failure_ && refused_) throw InputError(*failure_);
+  if (failure_) throw DeviceError(*failure_);
+  if ((*connected)->socket) return std::move(*(*connected)->socket);
   throw DeviceError(fmt::format("rank {} does not find rank {} at {} port {}: {}", setup_.rank,
-                                purpose.to, host, port, connected.why));
+                                purpose.to, host, port, (*connected)->why));
 }
 
 void RankGroup::start_first() {
@@ -243,7 +257,8 @@ std::unique_ptr<MessageEngine> RankGroup::connect(const CommunicatorPlans& plans
                                                   const DeviceRanks& rank_of) {
   if (setup_.mpi != nullptr) return connect_by_mpi(plans);
   auto engine =
-      std::make_unique<TcpEngine>([this](const std::string& why) { suspect(why); }, setup_.faults);
+      std::make_unique<TcpEngine>([this](const std::string& why) { blame(why); },
+                                  [this](const std::string& why) { suspect(why); }, setup_.faults);
   const auto deadline = std::chrono::steady_clock::now() + setup_.patience;
   std::vector<std::pair<std::int32_t, std::size_t>> expected;
   for (std::size_t channel = 0; channel < plans.all().size(); ++channel) {
@@ -285,7 +300,7 @@ std::unique_ptr<MessageEngine> RankGroup::connect_by_mpi(const CommunicatorPlans
     mpi_started_ = why;
     changed_.notify_all();
   };
-  setup.on_failure = [this](const std::string& why) { suspect(why); };
+  setup.on_failure = [this](const std::string& why) { blame(why); };
   std::unique_ptr<MessageEngine> engine = setup_.mpi->make(std::move(setup));
   wait([this] { return mpi_started_.has_value(); }, "MPI to start", setup_.patience);
   const std::lock_guard lock(mutex_);

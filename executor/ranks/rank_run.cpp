@@ -101,6 +101,7 @@ void RankRun::be_over() {
     ended_.wait_for(waiting, stop, kLongestEnd, [this] { return over_; });
     if (over_ || stop.stop_requested()) return;
     tandem::tell(on_stuck_, group_.fail("the run does not end"));
+    kill_what_stands_still();
     std::_Exit(1);
   });
 }

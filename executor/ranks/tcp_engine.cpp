@@ -8,8 +8,9 @@ namespace tandem {
 
 namespace asio = boost::asio;
 
-TcpEngine::TcpEngine(Notice on_failure, FaultInjector* faults)
+TcpEngine::TcpEngine(Notice on_failure, Notice on_end, FaultInjector* faults)
     : on_failure_(std::move(on_failure)),
+      on_end_(on_end ? std::move(on_end) : on_failure_),
       faults_(faults),
       context_(1),
       goes_on_(asio::make_work_guard(context_)),
@@ -30,6 +31,7 @@ void TcpEngine::add(std::int32_t rank, std::size_t channel, const std::string& n
                        TcpLane::Setup{.channel = static_cast<std::uint32_t>(channel),
                                       .name = fmt::format("{}, with rank {}", name, rank),
                                       .on_failure = on_failure_,
+                                      .on_end = on_end_,
                                       .faults = faults_}))
           .second;
   TANDEM_CHECK(added, rank, channel);

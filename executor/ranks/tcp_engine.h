@@ -22,8 +22,9 @@ namespace tandem {
 
 class TcpEngine final : public MessageEngine {
  public:
-  /// `on_failure` is told what went wrong on a connection, maybe more than once, by any thread.
-  explicit TcpEngine(Notice on_failure, FaultInjector* faults = nullptr);
+  /// `on_failure` is told what arrived wrong, `on_end` (or the same) what connection has ended,
+  /// maybe more than once, by any thread.
+  explicit TcpEngine(Notice on_failure, Notice on_end = {}, FaultInjector* faults = nullptr);
   ~TcpEngine() override;
 
   /// A connection that is there, to `rank` for `channel`. Before anything is sent over it.
@@ -40,7 +41,7 @@ class TcpEngine final : public MessageEngine {
   using Context = boost::asio::io_context;
   TcpLane& lane(std::int32_t rank, std::size_t channel) const;
 
-  const Notice on_failure_;
+  const Notice on_failure_, on_end_;
   FaultInjector* const faults_;
   Context context_;
   boost::asio::executor_work_guard<Context::executor_type> goes_on_;

@@ -113,7 +113,7 @@ void TcpLane::write(Calls& ended) {
     ErrorCode error;
     first.written += socket_.write_some(buffers, error);
     if (error == asio::error::would_block) return wait_for(Socket::wait_write);
-    if (error) return fail(error.message());
+    if (error) return shut(setup_.on_end, error.message());
     if (first.written < header.size() + first.bytes.size()) continue;
     ended.emplace_back(std::move(first.sent));
     outgoing_.pop_front();
@@ -142,7 +142,8 @@ std::size_t TcpLane::read_some(std::span<std::byte> into) {
   const std::size_t some = socket_.read_some(asio::buffer(into.data(), into.size()), error);
   if (!error) return some;
   if (error != asio::error::would_block)
-    fail(error == asio::error::eof ? "the other side has closed it" : error.message());
+    shut(setup_.on_end,
+         error == asio::error::eof ? "the other side has closed it" : error.message());
   return 0;
 }
 
@@ -170,11 +171,11 @@ void TcpLane::end_frame(Calls& ended) {
   incoming_.pop_front();
 }
 
-void TcpLane::fail(const std::string& why) {
+void TcpLane::shut(const Notice& notice, const std::string& why) {
   closed_ = true;
   ErrorCode ignored;
   socket_.close(ignored);
-  tell(setup_.on_failure, fmt::format("{}: {}", setup_.name, why));
+  tell(notice, fmt::format("{}: {}", setup_.name, why));
 }
 
 }  // namespace tandem

@@ -27,8 +27,10 @@ class TcpLane {
   using Socket = boost::asio::ip::tcp::socket;
   struct Setup {
     std::uint32_t channel = 0;
-    std::string name;                 // "send activation 0→1, with rank 1", for messages
-    Notice on_failure = {};           // may be called more than once, by any thread
+    std::string name;  // "send activation 0→1, with rank 1", for messages
+    // Either may be called more than once, by any thread:
+    Notice on_failure = {};           // what arrived is wrong
+    Notice on_end = {};               // the connection has ended, as it does with the other rank
     FaultInjector* faults = nullptr;  // null: there are none
   };
 
@@ -61,7 +63,8 @@ class TcpLane {
   void begin_frame();
   void end_frame(Calls& ended);
   void wait_for(Socket::wait_type what);
-  void fail(const std::string& why);
+  void fail(const std::string& why) { shut(setup_.on_failure, why); }
+  void shut(const Notice& notice, const std::string& why);
 
   const Setup setup_;
   std::mutex mutex_;

@@ -10,6 +10,7 @@
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -75,9 +76,9 @@ class TrainingRun {
       if (!report.interrupted) run_.others->end();
       return report;
     } catch (const DeviceError& error) {
-      const std::string why = run_.others->fail(error.what());
-      run_.others->abort();
-      throw DeviceError(why);
+      end_failed(error.what());
+    } catch (const std::bad_alloc&) {
+      end_failed(kOutOfMemory);
     } catch (const std::exception& error) {
       run_.others->fail(error.what());
       run_.others->abort();
@@ -88,6 +89,15 @@ class TrainingRun {
  private:
   using State = StageState<B>;
   using Device = typename RunDevices<B>::Device;
+
+  static constexpr const char* kOutOfMemory = "out of memory";
+
+  /// Of a run over several ranks: by what all of them say.
+  [[noreturn]] void end_failed(const std::string& why) {
+    const std::string said = run_.others->fail(why);
+    run_.others->abort();
+    throw DeviceError(said);
+  }
 
   TrainingReport<W> run_here() {
     const std::stop_callback on_stop(stop_.get_token(), [this] {
@@ -196,7 +206,7 @@ class TrainingRun {
     std::latch ready(here + 1);
     {
       std::optional<Watchdog> watchdog;
-      std::vector<std::jthread> threads;  // joined first; the watchdog goes last
+      std::vector<std::jthread> threads;
       try {
         devices_.for_each([&](DeviceId, Device& device) {
           threads.emplace_back([this, &device, &ready, first, last] {
@@ -211,8 +221,21 @@ class TrainingRun {
       }
       run_.start = std::chrono::steady_clock::now() - trained_;
       ready.arrive_and_wait();
+      threads.clear();
+      trained_ = std::chrono::steady_clock::now() - run_.start;
+      await_others();
     }
-    trained_ = std::chrono::steady_clock::now() - run_.start;
+  }
+
+  /// The first rank's watchdog watches the others until theirs have ended, too. A stopped run comes
+  /// here on all ranks, a failed one may not.
+  void await_others() {
+    if (run_.others == nullptr) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) return;
+    }
+    run_.others->gather({});
   }
 
   void run_device(Device& device, std::int64_t first, std::int64_t last) {
@@ -223,6 +246,10 @@ class TrainingRun {
     } catch (const Stopped&) {
     } catch (const DeviceError& error) {
       keep_failure(std::make_exception_ptr(DeviceError(machine.log().describe_failure(error))));
+    } catch (const std::bad_alloc&) {
+      if (run_.others == nullptr) return keep_failure(std::current_exception());
+      keep_failure(std::make_exception_ptr(
+          DeviceError(machine.log().describe_failure(DeviceError(kOutOfMemory)))));
     } catch (...) {
       keep_failure(std::current_exception());
     }

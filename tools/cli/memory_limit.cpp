@@ -61,7 +61,8 @@ Room least_room() {
   return least;
 }
 
-std::string known_need;  // what out_of_memory() says
+std::string who_says;    // begins what out_of_memory() says; empty: one process needs no name
+std::string known_need;  // all of it
 
 constexpr std::size_t kLeastStack = std::size_t{8} << 20;
 
@@ -109,9 +110,15 @@ void check_fits_memory(Bytes needed, const std::string& what) {
   const std::string needs = fmt::format("{} needs {}", what, print_bytes(needed));
   const std::string of = fmt::format("{} {} of memory{}, of which {}", room.whose,
                                      print_bytes(room.limit), room.set_by, print_bytes(room.left));
-  known_need = fmt::format(
-      "out of memory: {}, beside what its threads and kernels take; {} were left", needs, of);
+  known_need =
+      fmt::format("{}out of memory: {}, beside what its threads and kernels take; {} were left",
+                  who_says, needs, of);
   if (needed > room.left) throw InfeasibleError(fmt::format("{}, but {} are left", needs, of));
+}
+
+void name_process(const std::string& who) {
+  who_says = who + ": ";
+  known_need = who_says + "out of memory";
 }
 
 std::string_view out_of_memory() {

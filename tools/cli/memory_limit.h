@@ -26,6 +26,8 @@ void check_fits_memory(Bytes needed, const std::string& what);
 /// What a command says when memory runs out all the same: with both figures where a need was
 /// checked. Takes no memory.
 std::string_view out_of_memory();
+/// Puts `who` before that, where several processes are one run. Before check_fits_memory().
+void name_process(const std::string& who);
 
 /// "profiling this model needs about 3.2 GiB of memory": on stderr, where it is a GiB or more.
 void tell_memory(Bytes needed, const std::string& what);

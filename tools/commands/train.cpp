@@ -441,7 +441,7 @@ int run_train(const Options& options) {
   try {
     return train_here(options, &*place, &ranks);
   } catch (const std::exception& error) {
-    ranks.group().fail(error.what());
+    ranks.fail(error);
     throw;
   }
 }

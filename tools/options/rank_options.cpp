@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -13,8 +14,10 @@
 #include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "executor/ranks/device_ranks.h"
+#include "executor/ranks/local_ranks.h"
 #include "executor/ranks/shared_secret.h"
 #include "tools/cli/machine.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/cli/notices.h"
 
 namespace tandem::tools {
@@ -86,14 +89,20 @@ std::optional<RankPlace> rank_place_of(const Options& options) {
 }
 
 RankGroupSetup group_setup(const Options& options, const RankPlace& place) {
-  return {.rank = place.rank,
-          .ranks = place.ranks,
-          .rendezvous_host = place.rendezvous_host,
-          .rendezvous_port = place.rendezvous_port,
-          .secret = secret_of(options, place),
-          .identity = {{"version", hash_of_text(tool_name())},
-                       {"set of options", hash_of_options(options)}},
-          .on_notice = print_note};
+  RankGroupSetup setup{.rank = place.rank,
+                       .ranks = place.ranks,
+                       .rendezvous_host = place.rendezvous_host,
+                       .rendezvous_port = place.rendezvous_port,
+                       .secret = secret_of(options, place),
+                       .identity = {{"version", hash_of_text(tool_name())},
+                                    {"set of options", hash_of_options(options)}},
+                       .on_notice = print_note};
+  if (place.launcher != "tandem") {  // which watches its ranks itself
+    setup.local_ranks = [place, rendezvous = options.text("rendezvous")] {
+      return find_local_ranks(place, rendezvous);
+    };
+  }
+  return setup;
 }
 
 Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& path)
@@ -105,6 +114,12 @@ Ranks::Ranks(const Options& options, const RankPlace& place, const std::string& 
   setup.faults = faults_.get();
   if (options.text("transport") == "mpi") setup.mpi = find_mpi().module;
   group_ = std::make_unique<RankGroup>(std::move(setup));
+  name_process(group_->name(group_->rank()));
+}
+
+void Ranks::fail(const std::exception& error) const {
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  group_->fail(no_memory ? "out of memory" : error.what());
 }
 
 RankRun& Ranks::connect(const Program& program, std::uint16_t width) {

@@ -3,6 +3,7 @@
 // and the group that it joins.
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,8 @@ class Ranks {
   bool is_first() const { return group_->rank() == 0; }
   std::int32_t count() const { return group_->ranks(); }
   RankGroup& group() const { return *group_; }
+  /// Tells all ranks, unless one has failed before.
+  void fail(const std::exception& error) const;
   /// The devices of a run of `width` pipelines, as --ranks maps them, connected.
   RankRun& connect(const Program& program, std::uint16_t width);
   /// Null where nothing is to go wrong.

@@ -3,8 +3,9 @@
 
 usage: kill_sweep.py TANDEM FOLDER [--launchers launch+mpirun] [--runs 8] [--seed 1]
 
-A kill comes at any moment, a stop at any after the first step. Each run must end by itself within 20 s, leave no process,
-and name no other rank than the one that was hit; the newest checkpoint must be whole. Exit code 1 where one does not. The last lines are a table.
+They come at any moment from when the ranks are there, before they have joined one another too. Each run must end by itself
+within 20 s, leave no process, and name no other rank than the one that was hit; the newest checkpoint must be whole. srun is
+Slurm's on this host alone, started for this. Exit code 1 where one does not. The last lines are a table.
 """
 import argparse
 import collections
@@ -18,12 +19,15 @@ import sys
 import time
 import uuid
 
+from one_node_slurm import OneNodeSlurm
+
 LIMIT_S = 20
 RANK_VARIABLES = ("TANDEM_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK")
 MPIRUN = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "
+# -r and -t: the default of Debian 12's torchrun (1.13) is none that Python 3.11 lets it read.
 LAUNCHERS = {
     "launch": "{tandem} launch -n 2 -- {train}",
-    "torchrun": "torchrun --no-python --nproc-per-node 2 {tandem} {train}",
+    "torchrun": "torchrun --no_python -r 1 -t 1 --nproc_per_node 2 {tandem} {train}",
     "mpirun": MPIRUN + "{tandem} {train}",
     "mpirun, transport mpi": MPIRUN + "{tandem} {train} --transport mpi",
     "mpiexec of MPICH": "mpiexec.mpich -n 2 {tandem} {train}",
@@ -96,12 +100,8 @@ class Run:
             return file.read()
 
     def hit(self):
-        if not wait_until(lambda: len(ranks_of(self.mark)[0]) == 2, 20):
+        if not wait_until(lambda: len(ranks_of(self.mark)[0]) == 2, 90):
             self.faults.append("it did not start")
-            return
-        # Who stands still before it has joined is waited for (60 s), as one that starts late.
-        if self.what == "stop" and not wait_until(lambda: "step " in self.said(), 20):
-            self.faults.append("it makes no step")
             return
         time.sleep(self.random.uniform(0.0, 1.5))
         ranks, _ = ranks_of(self.mark)
@@ -118,7 +118,7 @@ class Run:
             self.faults.append("it hangs")
         if self.launcher.poll() == 0:
             self.faults.append("exit code 0")
-        lost = {int(rank) for rank in re.findall(r"rank (\d+) \([^)]*\)(?: is lost| was killed)", said)}
+        lost = {int(rank) for rank in re.findall(r"rank (\d+) \([^)]*\)(?: is lost| was killed| stands still)", said)}
         if lost - {victim}:
             self.faults.append(f"rank {victim} was hit, and {sorted(lost)} are named")
         self.named = "tandem" if victim in lost else "launcher" if re.search(
@@ -141,23 +141,17 @@ class Run:
             self.faults.append("the checkpoint is not whole: " + ran.stderr)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tandem", type=os.path.abspath)
-    parser.add_argument("folder", type=os.path.abspath)
-    parser.add_argument("--launchers", default="launch")
-    parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--seed", default="1")
-    args = parser.parse_args()
-    os.makedirs(args.folder, exist_ok=True)
-    model = os.path.join(os.path.dirname(__file__), "../../../tools/models/demo.json")
+def make_plan(tandem, folder):
+    model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../tools/models/demo.json")
     for line in (["profile", "--model", model, "--repetitions", "1", "--output", "profile.json"],
                  ["plan", "--profile", "profile.json", "--devices", "2", "--global-batch", "8", "--schedule", "1f1b",
                   "--output", "plan.json"]):
-        subprocess.run([args.tandem, *line], cwd=args.folder, check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
+        subprocess.run([tandem, *line], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def sweep(args, launchers):
     table, bad = [], 0
-    for launcher in args.launchers.split("+"):
+    for launcher in launchers:
         for what in ("kill", "stop"):
             runs = []
             for number in range(what == "stop", args.runs, 2):
@@ -173,6 +167,24 @@ def main():
                          f"{', '.join(f'{count} by {who}' for who, count in named.items())} |")
             print(table[-1], flush=True)
     return 1 if bad else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tandem", type=os.path.abspath)
+    parser.add_argument("folder", type=os.path.abspath)
+    parser.add_argument("--launchers", default="launch")
+    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--seed", default="1")
+    args = parser.parse_args()
+    os.makedirs(args.folder, exist_ok=True)
+    make_plan(args.tandem, args.folder)
+    launchers = args.launchers.split("+")
+    if "srun" not in launchers:
+        return sweep(args, launchers)
+    with OneNodeSlurm(os.path.join(args.folder, "slurm")) as environment:
+        os.environ.update(environment)
+        return sweep(args, launchers)
 
 
 if __name__ == "__main__":
