@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""A link between two hosts drops, and each side names the other; hosts are network namespaces.
+
+usage: link_test.py TANDEM FOLDER
+
+The control: the link is down for a second first, and the run goes on. Exit code 77 where namespaces are not allowed.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from kill_sweep import make_plan, wait_until
+
+WITHIN_S = 5.0
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+
+def ip(*words, check=True):
+    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True)
+
+
+class Hosts:
+    """Two namespaces, joined by a pair of interfaces."""
+
+    def __init__(self):
+        self.names = [f"tandem-{os.getpid()}-{rank}" for rank in (0, 1)]
+
+    def __enter__(self):
+        for name in self.names:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", self.names[0], "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", self.names[1])
+        for name, address in zip(self.names, ADDRESSES):
+            ip("-n", name, "address", "add", address + "/24", "dev", "wire")
+            ip("-n", name, "link", "set", "wire", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            ip("netns", "delete", name, check=False)
+
+    def set_link(self, state):
+        ip("-n", self.names[1], "link", "set", "wire", state)
+
+
+class Rank:
+    def __init__(self, tandem, folder, hosts, rank):
+        self.said_in = f"{folder}/rank{rank}"
+        environment = dict(os.environ, TANDEM_RANK=str(rank), TANDEM_RANKS="2", TANDEM_LOCAL_RANK="0", TANDEM_LOCAL_RANKS="1",
+                           TANDEM_RENDEZVOUS=ADDRESSES[0] + ":4000", TANDEM_SECRET="of the test of links")
+        with open(self.said_in, "wb") as said:
+            self.process = subprocess.Popen(
+                ["ip", "netns", "exec", hosts.names[rank], tandem, "train", "plan.json", "--steps", "1000000"], cwd=folder,
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment)
+
+    def said(self):
+        with open(self.said_in, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def steps(self):
+        return len(re.findall(r"^\s*step ", self.said(), re.MULTILINE))
+
+
+def drop_link(hosts, ranks):
+    """What is wrong, a line each."""
+    if not wait_until(lambda: ranks[0].steps() > 0, 60):
+        return ["it makes no step"]
+    hosts.set_link("down")
+    time.sleep(1.0)
+    hosts.set_link("up")
+    at = ranks[0].steps()
+    if not wait_until(lambda: ranks[0].steps() > at + 1, 10):
+        return ["it does not go on behind a second without a link"]
+    start = time.monotonic()
+    hosts.set_link("down")
+    faults = []
+    if not wait_until(lambda: all(rank.process.poll() is not None for rank in ranks), 20):
+        faults.append("it hangs")
+    seconds = time.monotonic() - start
+    if seconds > WITHIN_S:
+        faults.append(f"all have ended after {seconds:.1f} s, not {WITHIN_S}")
+    for number, rank in enumerate(ranks):
+        other = 1 - number
+        if rank.process.poll() != 1:
+            faults.append(f"rank {number} has exit code {rank.process.poll()}, not 1")
+        # Rank 0 hears what the others are at.
+        words = rf"error: rank {other} \(host .*, process \d+\) is lost" + (r".*last at device 1, .*microbatch" if other else "")
+        if not re.search(words, rank.said()):
+            faults.append(f"rank {number} does not name rank {other}")
+    print(f"named by both {seconds:.1f} s after the link was down")
+    return faults
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    tandem, folder = map(os.path.abspath, sys.argv[1:])
+    probe = f"tandem-{os.getpid()}-probe"
+    tried = ip("netns", "add", probe, check=False) if shutil.which("ip") else None
+    if tried is None or tried.returncode != 0:
+        print("SKIPPED: no network namespaces here: " + (tried.stderr if tried else "ip is not installed"))
+        return 77
+    ip("netns", "delete", probe)
+    os.makedirs(folder, exist_ok=True)
+    make_plan(tandem, folder)
+    with Hosts() as hosts:
+        ranks = [Rank(tandem, folder, hosts, rank) for rank in (0, 1)]
+        try:
+            faults = drop_link(hosts, ranks)
+        finally:
+            for rank in ranks:
+                rank.process.kill()
+                rank.process.wait()
+    for fault in faults:
+        print("WRONG: " + fault)
+    if faults:
+        print("\n".join(rank.said()[-2000:] for rank in ranks))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
