@@ -2,7 +2,11 @@
 
 #include "executor/ranks/fault.h"
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +15,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/error.h"
+#include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/training.h"
@@ -18,7 +24,10 @@
 namespace tandem {
 namespace {
 
+using ::testing::ContainsRegex;
 using testing::RankEnd;
+using testing::RankProcessEnd;
+using testing::RankProcesses;
 using testing::RankThreads;
 using testing::TrainingCase;
 using namespace std::chrono_literals;
@@ -26,57 +35,105 @@ using namespace std::chrono_literals;
 /// TANDEM_FAULT_RUNS asks for more than a test has time for.
 int runs() {
   const char* const asked = std::getenv("TANDEM_FAULT_RUNS");
-  return asked == nullptr ? 12 : std::atoi(asked);
+  return asked == nullptr ? 18 : std::atoi(asked);
 }
 
 /// Under sanitizers all takes longer.
 int patience_ms() { return testing::kSanitized ? 1'000 : 400; }
 
-bool is_named(const std::string& error) {
-  for (const char* what : {"frame", "checksum", "rank", "deadlock", "closed"}) {
-    if (error.find(what) != std::string::npos) return true;
+constexpr std::int32_t kRanks = 3;
+constexpr const char* kKinds[] = {"drop", "delay", "duplicate", "corrupt", "stall", "kill"};
+
+/// What is to go wrong, where, and by which words it is known.
+struct Draw {
+  std::string kind;
+  std::int64_t at = 0;
+  std::int32_t culprit = 0;
+
+  Draw(int run, std::mt19937_64& random) : kind(kKinds[run % 6]) {
+    // More than there are: some come to nothing.
+    at = static_cast<std::int64_t>(random() % (kind == "kill" ? 120 : 60));
+    culprit = static_cast<std::int32_t>(random() % kRanks);
   }
-  return false;
+  std::string text() const {
+    return fmt::format("{}:{}={}", kind, kind == "kill" ? "op" : "frame", at);
+  }
+  /// A frame that never comes is seen by the next one on its lane, or by what waits for it.
+  std::string words() const {
+    const std::string absent = "frame [0-9]+ arrived where frame [0-9]+ was due|nothing has ended";
+    if (kind == "drop" || kind == "stall" || kind == "duplicate") return absent;
+    if (kind == "corrupt") return "the checksum of frame [0-9]+ is wrong";
+    if (kind == "kill")
+      return fmt::format("rank {} \\(host .*, process [0-9]+\\) is lost", culprit);
+    return "no words: it does no harm";
+  }
+};
+
+/// What came of a draw, in processes where one is killed, else in threads.
+std::vector<RankProcessEnd> ends_of(const Draw& draw, const TrainingCase& test,
+                                    const Program& program) {
+  FaultInjector faults(parse_fault(draw.text()));
+  // Stalls wait for the watchdog, and runs of this size for no longer than this.
+  const auto watchdog = std::chrono::milliseconds(patience_ms());
+  const RankThreads threads{.ranks = kRanks,
+                            .change_group =
+                                [&](std::int32_t rank, RankGroupSetup& group) {
+                                  group.doubt = 100ms;
+                                  group.beat = 20ms;
+                                  if (rank == draw.culprit) group.faults = &faults;
+                                },
+                            .change =
+                                [&](std::int32_t rank, TrainingSetup<float>& setup) {
+                                  setup.watchdog = watchdog;
+                                  if (rank == draw.culprit)
+                                    setup.before_work = [&faults](DeviceId, Instance) {
+                                      faults.at_op();
+                                    };
+                                }};
+  if (draw.kind == "kill") return RankProcesses(threads, test, program).ends();
+  std::vector<RankProcessEnd> ends;
+  for (const RankEnd& end : threads.train(test, program))
+    ends.push_back({.losses = end.report.losses, .error = end.error});
+  return ends;
 }
 
 TEST(Faults, EndRightOrAreNamed) {
-  TrainingCase test{.schedule = "2bw", .devices = 3, .width = 2};
+  TrainingCase test{.schedule = "2bw", .devices = kRanks, .width = 2};
   test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
   const Program program = lower(test.make());
   const Data data = testing::data_of(test);
   const std::vector<double> losses =
       train_on_cpu<float>(program, testing::setup_of<float>(test, program, data)).losses;
   std::mt19937_64 random(11);
-  int harmless = 0, named = 0;
+  std::map<std::string, int> harmless, named;
   for (int run = 0; run < runs(); ++run) {
-    constexpr const char* kinds[] = {"drop", "delay", "duplicate", "corrupt", "stall"};
-    const std::string fault = fmt::format("{}:frame={}", kinds[run % 5], random() % 60);
-    const auto culprit = static_cast<std::int32_t>(random() % 3);
-    SCOPED_TRACE(fmt::format("{} on rank {}", fault, culprit));
-    FaultInjector faults(parse_fault(fault));
-    // Stalls wait for the watchdog, and runs of this size for no longer than this.
-    const auto watchdog = std::chrono::milliseconds(patience_ms());
-    const RankThreads threads{
-        .ranks = 3,
-        .change_group =
-            [&](std::int32_t rank, RankGroupSetup& group) {
-              group.doubt = 100ms;
-              group.beat = 20ms;
-              if (rank == culprit) group.faults = &faults;
-            },
-        .change = [watchdog](std::int32_t,
-                             TrainingSetup<float>& setup) { setup.watchdog = watchdog; }};
-    const std::vector<RankEnd> ends = threads.train(test, program);
-    if (ends.front().error.empty()) {
-      EXPECT_EQ(ends.front().report.losses, losses);
-      ++harmless;
-      continue;
+    const Draw draw(run, random);
+    SCOPED_TRACE(fmt::format("run {}: {} on rank {}", run, draw.text(), draw.culprit));
+    const std::vector<RankProcessEnd> ends = ends_of(draw, test, program);
+    const bool fails = std::ranges::any_of(
+        ends, [](const RankProcessEnd& end) { return !end.error.empty() || end.signal != 0; });
+    ++(fails ? named : harmless)[draw.kind];
+    if (!fails) {
+      EXPECT_EQ(ends.front().losses, losses);
     }
-    for (const RankEnd& end : ends) EXPECT_TRUE(is_named(end.error)) << '"' << end.error << '"';
-    ++named;
+    for (std::int32_t rank = 0; fails && rank < kRanks; ++rank) {
+      const RankProcessEnd& end = ends[static_cast<std::size_t>(rank)];
+      EXPECT_FALSE(end.hangs) << "rank " << rank;
+      if (draw.kind == "kill" && rank == draw.culprit) {
+        EXPECT_EQ(end.signal, SIGKILL);
+        continue;
+      }
+      EXPECT_THAT(end.error, ContainsRegex(draw.words())) << "rank " << rank;
+    }
   }
-  EXPECT_GT(harmless, 0);  // delays
-  EXPECT_GT(named, 0);
+  std::string table;
+  for (const char* kind : kKinds)
+    table += fmt::format("{}: {} right, {} named; ", kind, harmless[kind], named[kind]);
+  RecordProperty("ends", table);
+  if (std::getenv("TANDEM_FAULT_RUNS") != nullptr) fmt::print("{}\n", table);
+  EXPECT_EQ(named["delay"], 0);
+  for (const char* kind : {"drop", "duplicate", "corrupt", "stall", "kill"})
+    EXPECT_GT(named[kind], 0) << kind;
 }
 
 TEST(Faults, AreReadOrRefused) {
