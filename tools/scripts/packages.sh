@@ -6,7 +6,7 @@ packages_build=(g++ cmake ninja-build libboost-program-options-dev libfmt-dev
   nlohmann-json3-dev libpcre2-dev libpugixml-dev libsodium-dev libutf8proc-dev libxxhash-dev zlib1g-dev libdnnl-dev)
 # What tests are built with, compare with, open pages with, check JSON against schemas with, and shells that complete words; all
 # but the first two may be missing, then tests skip, but in CI.
-packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev zsh fish libopenmpi-dev openmpi-bin)
+packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev zsh fish libopenmpi-dev openmpi-bin iproute2 slurm-wlm)
 # What tools/scripts/oracles makes its environments with, and what packages of PyPI there import.
 packages_oracles=(python3-venv python3-pip python3-torch python3-numpy python3-packaging python3-requests python3-yaml
   python3-typing-extensions python3-six python3-setuptools)
