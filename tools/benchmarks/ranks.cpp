@@ -13,11 +13,13 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <fmt/format.h>
 
 #include "core/lower/lower.h"
 #include "core/memory/memory.h"
 #include "executor/ranks/device_ranks.h"
+#include "executor/ranks/frame.h"
 #include "executor/ranks/rank_run.h"
 #include "executor/train.h"
 #include "tools/benchmarks/benchmark.h"
@@ -48,14 +50,27 @@ std::pair<tcp::socket, tcp::socket> socket_pair(boost::asio::io_context& context
   return {std::move(one), std::move(other)};
 }
 
+/// The engines of two ranks, with so many lanes between them.
+struct EnginePair {
+  explicit EnginePair(std::size_t lanes) {
+    boost::asio::io_context context;
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      auto [one, other] = socket_pair(context);
+      here.add(1, lane, "there", std::move(one));
+      there.add(0, lane, "back", std::move(other));
+    }
+  }
+  TcpEngine here{tools::print_note}, there{tools::print_note};
+};
+
+double seconds_since(RankClock::time_point start) {
+  return std::chrono::duration<double>(RankClock::now() - start).count();
+}
+
 /// Seconds one way: half of there and back, of messages of so many bytes. Who waits looks, as a
 /// device with a core of its own does.
 double hand_over_s(std::size_t bytes, int rounds) {
-  boost::asio::io_context context;
-  auto [one, other] = socket_pair(context);
-  TcpEngine here(tools::print_note), there(tools::print_note);
-  here.add(1, 0, "there", std::move(one));
-  there.add(0, 0, "back", std::move(other));
+  EnginePair pair(1);
   std::vector<std::byte> out(bytes), in(bytes), echoed(bytes);
   std::vector<double> times;
   const auto pass = [](TcpEngine& engine, std::int32_t to, std::span<std::byte> sent,
@@ -67,15 +82,125 @@ double hand_over_s(std::size_t bytes, int rounds) {
     if (!sends_first) engine.send(to, 0, received, [] {});
   };
   std::jthread echo([&] {
-    for (int i = 0; i < rounds; ++i) pass(there, 0, {}, echoed, false);
+    for (int i = 0; i < rounds; ++i) pass(pair.there, 0, {}, echoed, false);
   });
   for (int i = 0; i < rounds; ++i) {
     const auto start = RankClock::now();
-    pass(here, 1, out, in, true);
-    times.push_back(std::chrono::duration<double>(RankClock::now() - start).count() / 2);
+    pass(pair.here, 1, out, in, true);
+    times.push_back(seconds_since(start) / 2);
   }
   echo.join();
   return median_of_ranks(std::move(times));
+}
+
+/// The bound of that: the same bytes, and those of a frame's header, by two sockets and nothing
+/// else. `looks`: who waits looks, and does not sleep.
+double raw_hand_over_s(std::size_t bytes, int rounds, bool looks) {
+  boost::asio::io_context context;
+  auto [one, other] = socket_pair(context);
+  for (tcp::socket* socket : {&one, &other}) {
+    socket->set_option(tcp::no_delay(true));
+    socket->non_blocking(looks);
+  }
+  const std::size_t frame = sizeof(FrameHeader) + bytes;
+  const auto receive = [](tcp::socket& from, std::vector<std::byte>& into) {
+    for (std::size_t arrived = 0; arrived < into.size();) {
+      boost::system::error_code error;
+      arrived += from.read_some(boost::asio::buffer(into) + arrived, error);
+      if (error == boost::asio::error::would_block)
+        std::this_thread::yield();
+      else if (error)
+        throw boost::system::system_error(error);
+    }
+  };
+  std::jthread echo([&, &echoes = other] {
+    std::vector<std::byte> frames(frame);
+    for (int i = 0; i < rounds; ++i) {
+      receive(echoes, frames);
+      boost::asio::write(echoes, boost::asio::buffer(frames));
+    }
+  });
+  std::vector<std::byte> frames(frame);
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    const auto start = RankClock::now();
+    boost::asio::write(one, boost::asio::buffer(frames));
+    receive(one, frames);
+    times.push_back(seconds_since(start) / 2);
+  }
+  return median_of_ranks(std::move(times));
+}
+
+/// A message that is sent, and the lane that takes it.
+struct LaneMessage {
+  std::size_t lane, bytes;
+};
+
+enum class Until { last_is_there, all_are_there };
+
+/// Seconds from when the first one is sent, and the others behind it.
+double together_s(const std::vector<LaneMessage>& messages, std::size_t lanes, Until until) {
+  constexpr int kRounds = 1'000;
+  EnginePair pair(lanes);
+  std::vector<std::vector<std::byte>> out, in;
+  for (const LaneMessage& message : messages) {
+    out.emplace_back(message.bytes);
+    in.emplace_back(message.bytes);
+  }
+  std::vector<RankClock::time_point> arrivals(messages.size());
+  std::vector<double> times;
+  for (int i = 0; i < kRounds; ++i) {
+    std::atomic<std::size_t> ended{0};
+    for (std::size_t k = 0; k < messages.size(); ++k) {
+      pair.there.receive(0, messages[k].lane, in[k], [&, k](MessageEngine::Time) {
+        arrivals[k] = RankClock::now();
+        ++ended;
+      });
+    }
+    const auto start = RankClock::now();
+    for (std::size_t k = 0; k < messages.size(); ++k)
+      pair.here.send(1, messages[k].lane, out[k], [&ended] { ++ended; });
+    while (ended < 2 * messages.size()) std::this_thread::yield();
+    const auto end = until == Until::last_is_there ? arrivals.back() : std::ranges::max(arrivals);
+    times.push_back(std::chrono::duration<double>(end - start).count());
+  }
+  return median_of_ranks(std::move(times));
+}
+
+Section hand_over_section() {
+  Section section{.title = "Messages over loopback, one way, median", .rows = {}};
+  const auto add = [&section](const char* what, double seconds) {
+    section.rows.push_back({.what = what, .value = seconds, .unit = "s"});
+  };
+  constexpr int kRounds = 20'000;
+  add("64 bytes by two sockets that look", raw_hand_over_s(64, kRounds, true));
+  add("64 bytes by two sockets that sleep", raw_hand_over_s(64, kRounds, false));
+  section.rows.push_back({.what = "64 bytes",
+                          .value = hand_over_s(64, kRounds),
+                          .unit = "s",
+                          .floor = kMostHandOver,
+                          .at_most = true});
+  add("1 MiB", hand_over_s(kMiB, 2'000));
+  return section;
+}
+
+/// What decides that lanes have a connection each.
+Section connection_section() {
+  Section section{.title = "Lanes over one connection and over one each, median", .rows = {}};
+  const auto add = [&section](const char* what, double seconds) {
+    section.rows.push_back({.what = what, .value = seconds, .unit = "s"});
+  };
+  add("64 bytes behind 1 MiB, one connection",
+      together_s({{0, kMiB}, {0, 64}}, 1, Until::last_is_there));
+  add("64 bytes beside 1 MiB, one each", together_s({{0, kMiB}, {1, 64}}, 2, Until::last_is_there));
+  const auto four = [](bool each) {
+    std::vector<LaneMessage> messages;
+    for (std::size_t i = 0; i < 4; ++i) messages.push_back({each ? i : 0, kMiB});
+    return together_s(messages, each ? 4 : 1, Until::all_are_there);
+  };
+  add("4 times 1 MiB, one connection", four(false));
+  add("4 times 1 MiB, one each", four(true));
+  return section;
 }
 
 TrainingSetup<float> rank_setup(const Program& program, const Data& data, const ModelSpec& model) {
@@ -128,13 +253,6 @@ std::vector<double> step_times_over_ranks(const Program& program,
 }  // namespace
 
 std::vector<Section> bench_ranks(const Settings& settings) {
-  Section hand_overs{.title = "Messages over loopback, one way, median", .rows = {}};
-  hand_overs.rows.push_back({.what = "64 bytes",
-                             .value = hand_over_s(64, 20'000),
-                             .unit = "s",
-                             .floor = kMostHandOver,
-                             .at_most = true});
-  hand_overs.rows.push_back({.what = "1 MiB", .value = hand_over_s(kMiB, 2'000), .unit = "s"});
   Section pipelines{.title =
                         "Two stages: two ranks over loopback beside two threads; 6 layers, "
                         "width 384, sequence 256, 8 microbatches",
@@ -166,7 +284,7 @@ std::vector<Section> bench_ranks(const Settings& settings) {
                               .floor = kMostSlower,
                               .at_most = true});
   }
-  return {hand_overs, pipelines};
+  return {hand_over_section(), connection_section(), pipelines};
 }
 
 }  // namespace tandem::benchmarks
