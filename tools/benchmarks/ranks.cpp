@@ -63,7 +63,7 @@ struct EnginePair {
   TcpEngine here{tools::print_note}, there{tools::print_note};
 };
 
-double seconds_since(RankClock::time_point start) {
+double rank_seconds_since(RankClock::time_point start) {
   return std::chrono::duration<double>(RankClock::now() - start).count();
 }
 
@@ -87,7 +87,7 @@ double hand_over_s(std::size_t bytes, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     const auto start = RankClock::now();
     pass(pair.here, 1, out, in, true);
-    times.push_back(seconds_since(start) / 2);
+    times.push_back(rank_seconds_since(start) / 2);
   }
   echo.join();
   return median_of_ranks(std::move(times));
@@ -126,7 +126,7 @@ double raw_hand_over_s(std::size_t bytes, int rounds, bool looks) {
     const auto start = RankClock::now();
     boost::asio::write(one, boost::asio::buffer(frames));
     receive(one, frames);
-    times.push_back(seconds_since(start) / 2);
+    times.push_back(rank_seconds_since(start) / 2);
   }
   return median_of_ranks(std::move(times));
 }

@@ -41,19 +41,19 @@ int runs() {
 /// Under sanitizers all takes longer.
 int patience_ms() { return testing::kSanitized ? 1'000 : 400; }
 
-constexpr std::int32_t kRanks = 3;
-constexpr const char* kKinds[] = {"drop", "delay", "duplicate", "corrupt", "stall", "kill"};
+constexpr std::int32_t kFaultyRanks = 3;
+constexpr const char* kFaultKinds[] = {"drop", "delay", "duplicate", "corrupt", "stall", "kill"};
 
 /// What is to go wrong, where, and by which words it is known.
-struct Draw {
+struct FaultDraw {
   std::string kind;
   std::int64_t at = 0;
   std::int32_t culprit = 0;
 
-  Draw(int run, std::mt19937_64& random) : kind(kKinds[run % 6]) {
+  FaultDraw(int run, std::mt19937_64& random) : kind(kFaultKinds[run % 6]) {
     // More than there are: some come to nothing.
     at = static_cast<std::int64_t>(random() % (kind == "kill" ? 120 : 60));
-    culprit = static_cast<std::int32_t>(random() % kRanks);
+    culprit = static_cast<std::int32_t>(random() % kFaultyRanks);
   }
   std::string text() const {
     return fmt::format("{}:{}={}", kind, kind == "kill" ? "op" : "frame", at);
@@ -70,12 +70,12 @@ struct Draw {
 };
 
 /// What came of a draw, in processes where one is killed, else in threads.
-std::vector<RankProcessEnd> ends_of(const Draw& draw, const TrainingCase& test,
+std::vector<RankProcessEnd> ends_of(const FaultDraw& draw, const TrainingCase& test,
                                     const Program& program) {
   FaultInjector faults(parse_fault(draw.text()));
   // Stalls wait for the watchdog, and runs of this size for no longer than this.
   const auto watchdog = std::chrono::milliseconds(patience_ms());
-  const RankThreads threads{.ranks = kRanks,
+  const RankThreads threads{.ranks = kFaultyRanks,
                             .change_group =
                                 [&](std::int32_t rank, RankGroupSetup& group) {
                                   group.doubt = 100ms;
@@ -98,7 +98,7 @@ std::vector<RankProcessEnd> ends_of(const Draw& draw, const TrainingCase& test,
 }
 
 TEST(Faults, EndRightOrAreNamed) {
-  TrainingCase test{.schedule = "2bw", .devices = kRanks, .width = 2};
+  TrainingCase test{.schedule = "2bw", .devices = kFaultyRanks, .width = 2};
   test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
   const Program program = lower(test.make());
   const Data data = testing::data_of(test);
@@ -107,7 +107,7 @@ TEST(Faults, EndRightOrAreNamed) {
   std::mt19937_64 random(11);
   std::map<std::string, int> harmless, named;
   for (int run = 0; run < runs(); ++run) {
-    const Draw draw(run, random);
+    const FaultDraw draw(run, random);
     SCOPED_TRACE(fmt::format("run {}: {} on rank {}", run, draw.text(), draw.culprit));
     const std::vector<RankProcessEnd> ends = ends_of(draw, test, program);
     const bool fails = std::ranges::any_of(
@@ -116,7 +116,7 @@ TEST(Faults, EndRightOrAreNamed) {
     if (!fails) {
       EXPECT_EQ(ends.front().losses, losses);
     }
-    for (std::int32_t rank = 0; fails && rank < kRanks; ++rank) {
+    for (std::int32_t rank = 0; fails && rank < kFaultyRanks; ++rank) {
       const RankProcessEnd& end = ends[static_cast<std::size_t>(rank)];
       EXPECT_FALSE(end.hangs) << "rank " << rank;
       if (draw.kind == "kill" && rank == draw.culprit) {
@@ -127,7 +127,7 @@ TEST(Faults, EndRightOrAreNamed) {
     }
   }
   std::string table;
-  for (const char* kind : kKinds)
+  for (const char* kind : kFaultKinds)
     table += fmt::format("{}: {} right, {} named; ", kind, harmless[kind], named[kind]);
   RecordProperty("ends", table);
   if (std::getenv("TANDEM_FAULT_RUNS") != nullptr) fmt::print("{}\n", table);
