@@ -233,6 +233,7 @@ const std::map<std::string, Strings> kRooms = {
     {"planner/search", {}},
     {"planner/cluster", {"planner/search"}},
     {"planner/study", {"planner/search", "planner/cluster"}},
+    {"planner/published", {"planner/search", "planner/cluster"}},
 
     {"traces/svg", {}},
     {"traces/picture", {}},

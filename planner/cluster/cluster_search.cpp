@@ -296,35 +296,19 @@ class ClusterSearch {
   }
 
   ClusterCandidate candidate(const ClusterShape& shape, ClusterPrices made, double seconds,
-                             DeviceOrder order) {
-    ClusterCandidate one;
-    one.period_s = seconds;
-    one.weights = shape.schedule->weights;
-    one.devices = devices_of(shape.frame);
+                             DeviceOrder order) const {
+    ClusterRequest request = question_.base;
+    request.plan = plan_of(question_, shape);
+    request.plan.request.extra_in_flight = made.plan.request.extra_in_flight;
+    request.assumptions = assumptions_of(question_, shape.frame);
+    request.order = order;
+    request.depth = shape.frame.depth;
+    request.width = shape.frame.width;
+    request.microbatches = std::nullopt;
+    request.global_batch = question_.global_batch;
+    ClusterCandidate one = candidate_of(std::move(request), std::move(made), seconds);
     if (const auto price = prices_.usd_per_s(one.devices)) one.usd = seconds * *price;
-    one.least_room = std::numeric_limits<Bytes>::max();
-    Prediction predicted{
-        .period_s = one.period_s,
-        .samples_per_s = static_cast<double>(question_.global_batch) / one.period_s,
-        .peak_bytes = {}};
-    for (const DeviceId device : ids(made.memory)) {
-      const Bytes bytes = made.memory[device].total();
-      one.peak_bytes = std::max(one.peak_bytes, bytes);
-      one.least_room = std::min(one.least_room, made.usable[device] - bytes);
-      predicted.peak_bytes.push_back(bytes);
-    }
     one.value = value_of(shape.frame, seconds, static_cast<double>(one.peak_bytes));
-    one.plan = std::move(made.plan);
-    one.plan.predicted = std::move(predicted);
-    one.request = question_.base;
-    one.request.plan = plan_of(question_, shape);
-    one.request.plan.request.extra_in_flight = one.plan.request.extra_in_flight;
-    one.request.assumptions = assumptions_of(question_, shape.frame);
-    one.request.order = order;
-    one.request.depth = shape.frame.depth;
-    one.request.width = shape.frame.width;
-    one.request.microbatches = std::nullopt;
-    one.request.global_batch = question_.global_batch;
     return one;
   }
 
@@ -380,6 +364,28 @@ class ClusterSearch {
 };
 
 }  // namespace
+
+ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made, double period_s) {
+  ClusterCandidate one;
+  one.period_s = period_s;
+  one.weights = find_schedule(made.plan.schedule).weights;
+  one.devices = std::size_t{made.plan.request.width} * made.plan.request.devices *
+                static_cast<std::size_t>(request.assumptions.tensor);
+  one.least_room = std::numeric_limits<Bytes>::max();
+  Prediction predicted{.period_s = period_s,
+                       .samples_per_s = static_cast<double>(*request.global_batch) / period_s,
+                       .peak_bytes = {}};
+  for (const DeviceId device : ids(made.memory)) {
+    const Bytes bytes = made.memory[device].total();
+    one.peak_bytes = std::max(one.peak_bytes, bytes);
+    one.least_room = std::min(one.least_room, made.usable[device] - bytes);
+    predicted.peak_bytes.push_back(bytes);
+  }
+  one.plan = std::move(made.plan);
+  one.plan.predicted = std::move(predicted);
+  one.request = std::move(request);
+  return one;
+}
 
 ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
                                  const std::function<bool()>& stop) {

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// A plan that fits, as it was simulated.
+/// A plan as it was simulated.
 struct ClusterCandidate {
   /// Asks set_up_on_cluster() for this plan, and nothing else.
   ClusterRequest request;
@@ -19,11 +19,14 @@ struct ClusterCandidate {
   WeightSemantics weights = WeightSemantics::vanilla;
   double period_s = 0.0;
   Bytes peak_bytes = 0;  // of the fullest device
-  Bytes least_room = 0;  // that a device has left, beside its reserve
+  Bytes least_room = 0;  // that a device has left, beside its reserve; negative: it does not fit
   std::size_t devices = 0;
   std::optional<double> usd = {};  // of a step; empty: a device has no price
   double value = 0.0;              // that the question's objective asks the least of
 };
+
+/// Of prices and a period. REQUIRES: the request says its global batch.
+ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made, double period_s);
 
 /// What became of a schedule.
 struct ScheduleOutcome {

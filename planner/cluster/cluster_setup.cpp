@@ -73,12 +73,6 @@ std::vector<TriedShape> shapes_of(const ClusterRequest& request, std::size_t gro
   return shapes;
 }
 
-double period_s(const ClusterPlan& made, bool blocking_transfers) {
-  const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
-  return blocking_transfers ? simulate(with_blocking_transfers(made.program), prices, {}).period_s()
-                            : simulate(made.program, prices, {}).period_s();
-}
-
 ClusterSetup choose_shape(ClusterRequest request) {
   const Cluster& cluster = *request.cluster;
   const auto tensor = static_cast<std::size_t>(request.assumptions.tensor);
@@ -148,6 +142,12 @@ void check_measured_optimizer(const Plan& plan, const AnalyticAssumptions& assum
     options += fmt::format(" --delay-correction {}", name(measured.correction));
   throw InputError(fmt::format("the profile measured updates of {}, not {}: give {}",
                                describe(measured), describe(plan.optimizer), options));
+}
+
+double period_s(const ClusterPlan& made, bool blocking_transfers) {
+  const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
+  return blocking_transfers ? simulate(with_blocking_transfers(made.program), prices, {}).period_s()
+                            : simulate(made.program, prices, {}).period_s();
 }
 
 ClusterSetup set_up_on_cluster(ClusterRequest request) {

@@ -80,4 +80,7 @@ void check_measured_optimizer(const Plan& plan, const AnalyticAssumptions& assum
 /// both microbatches and a global batch.
 ClusterSetup set_up_on_cluster(ClusterRequest request);
 
+/// Mean seconds of a batch of an endless run.
+double period_s(const ClusterPlan& made, bool blocking_transfers);
+
 }  // namespace tandem

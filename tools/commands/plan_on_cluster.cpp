@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
+#include "tools/commands/published_planners.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/given_options.h"
 #include "tools/print/objective_words.h"
@@ -62,7 +64,9 @@ std::optional<Number> given_number(const Options& options, const std::string& na
       options.integer(name, 1, std::numeric_limits<std::uint16_t>::max(), 1));
 }
 
-ClusterQuestion question_of(const Options& options) {
+}  // namespace
+
+ClusterQuestion cluster_question_of(const Options& options) {
   for (const char* name : {"model", "global-batch"}) {
     if (!options.has(name)) refuse(options, "--{} is missing", name);
   }
@@ -113,7 +117,7 @@ ClusterQuestion question_of(const Options& options) {
 }
 
 /// What `simulate` is told to simulate this plan and no other.
-std::string simulate_command(const Options& options, const ClusterCandidate& of) {
+static std::string simulate_command(const Options& options, const ClusterCandidate& of) {
   const ScheduleRequest& request = of.plan.request;
   const AnalyticAssumptions& assumptions = of.request.assumptions;
   std::string text = fmt::format("tandem simulate --model {} --cluster {} --schedule {}",
@@ -123,7 +127,7 @@ std::string simulate_command(const Options& options, const ClusterCandidate& of)
   };
   if (assumptions.tensor > 1) add("tensor", assumptions.tensor);
   if (assumptions.sequence_parallel) text += " --sequence-parallel";
-  add("depth", request.devices);
+  if (request.replicas.empty()) add("depth", request.devices);
   add("width", request.width);
   add("microbatch-size", of.plan.microbatch_size);
   add("global-batch", *of.request.global_batch);
@@ -134,12 +138,20 @@ std::string simulate_command(const Options& options, const ClusterCandidate& of)
       add(option.flag, option_text(option, of.request.plan.request));
   }
   if (assumptions.sharded_optimizer) add("zero", 1);
+  if (of.request.cut == StageCut::even) text += " --cut even";
+  if (of.request.cut == StageCut::given) {
+    add("stages", fmt::format("{}", fmt::join(of.plan.stages | std::views::transform([](LayerRange stage) {
+                                                return fmt::format("{}-{}", stage.first, stage.last);
+                                              }), ",")));
+  }
   if (of.request.order != DeviceOrder::replicas_first) add("device-order", name(of.request.order));
   for (const char* flag : kPassedOn) {
     if (options.has(flag)) add(flag, options.text(flag));
   }
   return text;
 }
+
+namespace {
 
 std::string layout_text(const ClusterCandidate& of) {
   return fmt::format("{} x {} x {}", of.request.assumptions.tensor, of.plan.request.devices,
@@ -205,19 +217,27 @@ void print_schedules(const ClusterAnswer& answer, Objective objective) {
   for (const auto& [why, names] : others) fmt::print("{}: {}.\n", why, fmt::join(names, ", "));
 }
 
-/// The answer in sentences.
-std::vector<std::string> answer_in_words(const ClusterQuestion& question,
-                                         const ClusterAnswer& answer) {
-  const ClusterCandidate& best = answer.ranked.front();
-  const std::string_view better = better_word(question.objective);
+}  // namespace
+
+std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
   const double peak = (*question.base.cluster)[DeviceId{}].flops(question.base.assumptions.format);
-  std::vector<std::string> lines{fmt::format(
+  return fmt::format(
       "{}: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
       "samples/s, {:.0f} TFLOP/s a device ({:.0f} % of its peak).",
       best_word(question.objective), name_with_options(best.plan), best.request.assumptions.tensor,
       best.plan.request.devices, best.plan.request.width, best.devices,
       question.base.cluster->size(), best.period_s, best.plan.predicted.samples_per_s,
-      model_flops_per_s(best) / 1e12, 100 * model_flops_per_s(best) / peak)};
+      model_flops_per_s(best) / 1e12, 100 * model_flops_per_s(best) / peak);
+}
+
+namespace {
+
+/// The answer in sentences.
+std::vector<std::string> answer_in_words(const ClusterQuestion& question,
+                                         const ClusterAnswer& answer) {
+  const ClusterCandidate& best = answer.ranked.front();
+  const std::string_view better = better_word(question.objective);
+  std::vector<std::string> lines{best_in_words(question, best)};
   lines.push_back(fmt::format("It needs {} on the fullest device, {} less than it may.",
                               print_bytes(best.peak_bytes), print_bytes(best.least_room)));
   if (best.usd) {
@@ -263,7 +283,9 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
   return lines;
 }
 
-Json as_json(const Options& options, const ClusterCandidate& of) {
+}  // namespace
+
+Json candidate_json(const Options& options, const ClusterCandidate& of) {
   const Plan& plan = of.plan;
   return {{"schedule", plan.schedule},
           {"semantics", name(of.weights)},
@@ -288,9 +310,11 @@ Json as_json(const Options& options, const ClusterCandidate& of) {
           {"command", simulate_command(options, of)}};
 }
 
+namespace {
+
 Json as_json(const Options& options, const ScheduleOutcome& of) {
   return {{"schedule", of.schedule->name},
-          {"best", of.best ? as_json(options, *of.best) : Json()},
+          {"best", of.best ? candidate_json(options, *of.best) : Json()},
           {"simulated", of.simulated},
           {"too_large", of.too_large},
           {"bound", of.bound > 0.0 ? Json(of.bound) : Json()}};
@@ -299,7 +323,7 @@ Json as_json(const Options& options, const ScheduleOutcome& of) {
 Json as_json(const Options& options, const ClusterQuestion& question, const ClusterAnswer& answer) {
   Json ranked = Json::array();
   for (std::size_t i = 0; i < std::min(kShown, answer.ranked.size()); ++i)
-    ranked.push_back(as_json(options, answer.ranked[i]));
+    ranked.push_back(candidate_json(options, answer.ranked[i]));
   Json rejected = Json::array();
   for (const RejectedGroup& of : group(answer.rejected)) {
     rejected.push_back({{"cause", name(of.cause)},
@@ -321,7 +345,9 @@ Json as_json(const Options& options, const ClusterQuestion& question, const Clus
           {"interrupted", answer.interrupted}};
 }
 
-Json config_of(const Options& options, const ClusterQuestion& question) {
+}  // namespace
+
+Json cluster_config(const Options& options, const ClusterQuestion& question) {
   Json given = Json::object();
   for (const char* flag : kSearched) {
     if (options.has(flag)) given[flag] = options.text(flag);
@@ -340,13 +366,15 @@ Json config_of(const Options& options, const ClusterQuestion& question) {
           {"given", std::move(given)}};
 }
 
-Json assumptions_of(const ClusterQuestion& question) {
+Json cluster_assumptions(const ClusterQuestion& question) {
   const AnalyticAssumptions& assumptions = question.base.assumptions;
   return {{"dtype", name(assumptions.format)},
           {"attention", assumptions.attention == AttentionKernel::flash ? "flash" : "plain"},
           {"fits_by", name(assumptions.fits_by)},
           {"reserve", reserve_json(assumptions.reserve)}};
 }
+
+namespace {
 
 [[noreturn]] void refuse_all(const ClusterQuestion& question, const ClusterAnswer& answer) {
   std::size_t too_large = 0;
@@ -386,7 +414,9 @@ void add_cluster_plan_options(Options& options) {
           "the fullest device), cost (of a step, at the devices' usd_per_hour)")
       .value("gap", "SHARE",
              "end the search when no plan can be better by more than this, such as 1% (default: "
-             "when none can)");
+             "when none can)")
+      .value("planner", "NAMES",
+             "what published planners make of it, and how ours compares: " + published_names());
   options.group("Assumptions on a cluster");
   for (const char* flag : {"product-fraction", "memory-fraction", "link-fraction", "collectives",
                            "calibration", "fits-by"})
@@ -394,13 +424,14 @@ void add_cluster_plan_options(Options& options) {
 }
 
 int run_plan_on_cluster(const Options& options) {
-  const ClusterQuestion question = question_of(options);
+  if (options.has("planner")) return run_published_planners(options);
+  const ClusterQuestion question = cluster_question_of(options);
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
   const ClusterAnswer answer =
       find_cluster_plans(question, [&] { return guard.token().stop_requested(); });
   if (answer.ranked.empty()) refuse_all(question, answer);
   if (options.has("json")) {
-    print_result("plan", config_of(options, question), assumptions_of(question),
+    print_result("plan", cluster_config(options, question), cluster_assumptions(question),
                  as_json(options, question, answer));
     return 0;
   }

@@ -1,0 +1,146 @@
+#include "planner/published/cluster_facts.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "simulator/cost/cluster_costs.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::int32_t kMostSamples = 32;
+
+}  // namespace
+
+ClusterFacts::ClusterFacts(const ClusterQuestion& question)
+    : question_(question),
+      assumptions_(assumptions_of(question, {})),
+      ways_(std::make_shared<ClusterWays>(*question.base.cluster)),
+      devices_(static_cast<std::int32_t>(question.devices())) {
+  const Cluster& cluster = *question.base.cluster;
+  std::size_t in_first = 0;
+  for (std::size_t device = 0; device < cluster.size(); ++device) {
+    const DeviceId id = id_at<DeviceId>(device);
+    in_first += cluster.node(id) == 0 ? 1 : 0;
+    if (!(cluster[id] == cluster[DeviceId{}]) ||
+        cluster.node_kind(id) != cluster.node_kind(DeviceId{})) {
+      throw InputError(
+          fmt::format("{}: published planners take devices and nodes of one kind", cluster.name()));
+    }
+  }
+  a_node_ = std::min(static_cast<std::int32_t>(in_first), devices_);
+}
+
+std::vector<std::int32_t> ClusterFacts::microbatch_sizes() const {
+  if (question_.microbatch_size) return {*question_.microbatch_size};
+  std::vector<std::int32_t> sizes;
+  for (std::int32_t size = 1; size <= kMostSamples; ++size) {
+    if (question_.global_batch % size == 0) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+Bytes ClusterFacts::memory() const {
+  return assumptions_.reserve.usable((*question_.base.cluster)[DeviceId{}].memory_bytes);
+}
+
+Plan ClusterFacts::plan(std::int32_t microbatch_size) const {
+  ClusterShape shape;
+  shape.schedule = &find_schedule("1f1b");
+  shape.frame.microbatch_size = microbatch_size;
+  return plan_of(question_, shape);
+}
+
+LayerTimes ClusterFacts::times(std::int32_t microbatch_size) const {
+  const ClusterLayout layout(ways_, 1, 1, DeviceOrder::replicas_first, 1);
+  return layers_alone(plan(microbatch_size), layout, assumptions_, DeviceId{});
+}
+
+double ClusterFacts::rate(DeviceId from, DeviceId to) const {
+  const Calibration constants = constants_of(assumptions_, (*question_.base.cluster)[DeviceId{}]);
+  const Route& route = ways_->between(from, to);
+  const bool between = question_.base.cluster->node(from) != question_.base.cluster->node(to);
+  return route.bytes_per_s * (between ? constants.network_fraction : constants.link_fraction);
+}
+
+LayerGraph ClusterFacts::graph(std::int32_t microbatch_size) const {
+  const Plan plan = this->plan(microbatch_size);
+  const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
+  const std::vector<StageTimes> each = times(microbatch_size).each_of({0, layers});
+  const Bytes boundary = boundary_bytes(plan.model, microbatch_size, bytes_of(assumptions_.format));
+  LayerGraph graph;
+  for (std::int32_t layer = 0; layer < layers; ++layer) {
+    const StageBytes bytes = analytic_stage_bytes(plan.model, {layer, layer + 1}, microbatch_size,
+                                                  plan.optimizer, Recompute::none, assumptions_);
+    const auto place = static_cast<std::size_t>(layer);
+    graph.layers.push_back({.name = fmt::format("layer{}", layer),
+                            .what = {},
+                            .forward = each[place].forward,
+                            .backward = each[place].backward,
+                            .output = boundary,
+                            .parameters = bytes[SlotKind::weights],
+                            .held = static_cast<Bytes>(bytes.framework.all)});
+    if (layer > 0) graph.edges.emplace_back(place - 1, place);
+  }
+  return graph;
+}
+
+std::vector<PipeDreamLevel> ClusterFacts::levels() const {
+  std::vector<PipeDreamLevel> levels{
+      {a_node_, a_node_ == 1 ? 1e12 : rate(DeviceId{}, id_at<DeviceId>(1))}};
+  if (devices_ == a_node_) return levels;
+  if (devices_ % a_node_ != 0) {
+    throw InputError(fmt::format("{} devices of nodes of {}: PipeDream's planner takes whole nodes",
+                                 devices_, a_node_));
+  }
+  const auto next = id_at<DeviceId>(static_cast<std::size_t>(a_node_));
+  levels.push_back({devices_ / a_node_, rate(DeviceId{}, next)});
+  return levels;
+}
+
+TwoBwQuestion ClusterFacts::two_bw() const {
+  const ModelSpec& model = question_.base.plan.model;
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  const Plan one = plan(1);
+  const StageBytes all =
+      analytic_stage_bytes(model, {0, layers}, 1, one.optimizer, Recompute::none, assumptions_);
+  const auto last = id_at<DeviceId>(question_.base.cluster->size() - 1);
+  TwoBwQuestion asked{
+      .global_batch = question_.global_batch,
+      .devices = devices_,
+      .devices_a_node = a_node_,
+      .blocks = model.blocks,
+      .microbatch_sizes = microbatch_sizes(),
+      .within_bytes_per_s = a_node_ == 1 ? 1e12 : rate(DeviceId{}, id_at<DeviceId>(1)),
+      .between_bytes_per_s = devices_ == a_node_ ? 1e12 : rate(DeviceId{}, last),
+      .memory_bytes = static_cast<double>(memory()),
+      .weight_bytes = static_cast<double>(all[SlotKind::weights]),
+      .other_bytes = static_cast<double>(all[SlotKind::gradients] + all.optimizer),
+      .flushes = question_.vanilla_only,
+      .work = {}};
+  asked.work = [this, layers](std::int32_t size) {
+    const Plan of = plan(size);
+    const LayerGraph graph = this->graph(size);
+    const auto seconds = [&](std::int32_t from, std::int32_t to) {
+      double sum = 0.0;
+      for (std::int32_t layer = from; layer < to; ++layer) {
+        const ProfiledLayer& of_layer = graph.layers[static_cast<std::size_t>(layer)];
+        sum += to_seconds(of_layer.forward + of_layer.backward);
+      }
+      return sum;
+    };
+    const StageBytes bytes = analytic_stage_bytes(of.model, {0, layers}, size, of.optimizer,
+                                                  Recompute::none, assumptions_);
+    return TwoBwWork{.block_s = seconds(1, layers - 1) / of.model.blocks,
+                     .first_s = seconds(0, 1),
+                     .last_s = seconds(layers - 1, layers),
+                     .boundary_bytes = static_cast<double>(graph.layers.front().output),
+                     .activation_bytes = bytes.framework.all};
+  };
+  return asked;
+}
+
+}  // namespace tandem

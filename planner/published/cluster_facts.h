@@ -1,0 +1,44 @@
+#pragma once
+// ClusterFacts: a model on a cluster as published planners see it: times and bytes of its layers on
+// one device, two levels of links.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/import/graph_file.h"
+#include "planner/cluster/cluster_space.h"
+#include "planner/published/pipedream.h"
+#include "planner/published/two_bw.h"
+#include "simulator/cost/cluster_layout.h"
+
+namespace tandem {
+
+/// To be used by one thread. `question` must outlive it. Throws InputError where devices or nodes
+/// differ, which the planners do not know of.
+class ClusterFacts {
+ public:
+  explicit ClusterFacts(const ClusterQuestion& question);
+
+  /// Of at most 32 samples, that divide the batch; or the one asked for.
+  std::vector<std::int32_t> microbatch_sizes() const;
+  /// What a plan may fill of a device.
+  Bytes memory() const;
+  /// The model as a chain of its layers.
+  LayerGraph graph(std::int32_t microbatch_size) const;
+  /// Devices of a node, and nodes; whole nodes where more than one is used.
+  std::vector<PipeDreamLevel> levels() const;
+  TwoBwQuestion two_bw() const;
+
+ private:
+  LayerTimes times(std::int32_t microbatch_size) const;
+  Plan plan(std::int32_t microbatch_size) const;
+  double rate(DeviceId from, DeviceId to) const;
+
+  const ClusterQuestion& question_;
+  const AnalyticAssumptions assumptions_;
+  std::shared_ptr<ClusterWays> ways_;
+  std::int32_t devices_ = 1, a_node_ = 1;
+};
+
+}  // namespace tandem

@@ -1,0 +1,231 @@
+#include "planner/published/referees.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/text/count_text.h"
+#include "planner/published/cluster_facts.h"
+#include "planner/published/pipedream.h"
+#include "planner/published/two_bw.h"
+
+namespace tandem {
+
+namespace {
+
+/// What a form is, beside its schedule and the model.
+struct FormRequest {
+  std::string what;
+  std::string_view schedule;
+  std::uint16_t depth = 1, width = 1;
+  std::int32_t microbatch_size = 1;
+  Recompute recompute = Recompute::none;
+  StageCut cut = StageCut::balanced;
+  std::vector<LayerRange> stages = {};
+  std::vector<std::uint16_t> replicas = {};
+};
+
+ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& form) {
+  ClusterShape shape;
+  shape.schedule = &find_schedule(form.schedule);
+  shape.frame.depth = form.depth;
+  shape.frame.width = form.width;
+  shape.frame.microbatch_size = form.microbatch_size;
+  shape.frame.recompute = form.recompute;
+  ClusterRequest request = question.base;
+  request.plan = plan_of(question, shape);
+  request.plan.stages = form.stages;
+  request.plan.request.replicas = form.replicas;
+  request.assumptions = assumptions_of(question, shape.frame);
+  request.cut = form.cut;
+  request.depth = form.depth;
+  request.width = form.width;
+  request.microbatches = std::nullopt;
+  request.global_batch = question.global_batch;
+  ClusterSetup setup = set_up_on_cluster(request);
+  const double seconds = period_s(setup.made, request.blocking_transfers);
+  return candidate_of(std::move(request), std::move(setup.made), seconds);
+}
+
+/// Simulates a form; where it does not fit, with whole stages made again.
+void add_form(const ClusterQuestion& question, FormRequest form, PublishedPlan& plan) {
+  try {
+    ClusterCandidate made = simulated(question, form);
+    if (made.least_room < 0 && form.recompute == Recompute::none) {
+      form.recompute = Recompute::stage;
+      ClusterCandidate again = simulated(question, form);
+      if (again.least_room >= 0) {
+        form.what += ", its stages made again, as it does not fit otherwise";
+        made = std::move(again);
+      }
+    }
+    plan.forms.push_back({std::move(form.what), std::move(made)});
+  } catch (const InputError& error) {
+    plan.not_simulated.push_back(fmt::format("{}: {}", form.what, error.what()));
+  }
+}
+
+/// Of a pipeline that never drains, where weights may be delayed and a batch is long enough for it.
+std::string_view schedule_of(const ClusterQuestion& question, std::int64_t depth,
+                             std::int64_t microbatches) {
+  return question.vanilla_only || depth == 1 || microbatches < depth ? "1f1b" : "2bw";
+}
+
+/// "3-3-2".
+std::string replicas_text(const PipeDreamPlan& plan) {
+  std::vector<std::int32_t> replicas;
+  for (const PipeDreamStage& stage : plan.stages) replicas.push_back(stage.replicas);
+  return fmt::format("{}", fmt::join(replicas, "-"));
+}
+
+std::vector<LayerRange> ranges_of(const PipeDreamPlan& plan) {
+  std::vector<LayerRange> stages;
+  for (const PipeDreamStage& stage : plan.stages)
+    stages.push_back({static_cast<std::int32_t>(stage.layers.front()),
+                      static_cast<std::int32_t>(stage.layers.back() + 1)});
+  return stages;
+}
+
+/// As it trains, and with an update a batch, which it does not have: as it stands where all stages
+/// have equally many replicas, else in the same number of stages.
+void add_pipedream_forms(const ClusterQuestion& question, const PipeDreamPlan& found,
+                         std::int32_t size, PublishedPlan& plan) {
+  const std::int64_t microbatches = question.global_batch / size;
+  const auto depth = static_cast<std::int64_t>(found.stages.size());
+  const std::int64_t first = found.stages.front().replicas;
+  const bool even = std::ranges::all_of(
+      found.stages, [&](const PipeDreamStage& stage) { return stage.replicas == first; });
+  if (!question.vanilla_only && depth > 1) {
+    FormRequest own{.what =
+                        "as it trains: an update after each round of a stage's replicas, at "
+                        "weights of another age on each stage",
+                    .schedule = "pipedream",
+                    .microbatch_size = size,
+                    .cut = StageCut::given,
+                    .stages = ranges_of(found)};
+    std::int64_t devices = 0;
+    for (const PipeDreamStage& stage : found.stages) {
+      own.replicas.push_back(static_cast<std::uint16_t>(stage.replicas));
+      devices += stage.replicas;
+    }
+    own.depth = static_cast<std::uint16_t>(devices);
+    add_form(question, std::move(own), plan);
+  }
+  std::int64_t width = even ? first : std::max<std::int64_t>(1, question.devices() / depth);
+  while (microbatches % width != 0) --width;
+  FormRequest form{.what = {},
+                   .schedule = schedule_of(question, depth, microbatches / width),
+                   .depth = static_cast<std::uint16_t>(depth),
+                   .width = static_cast<std::uint16_t>(width),
+                   .microbatch_size = size};
+  if (even && width == first) {
+    form.what = "its stages and replicas, with one update a batch";
+    form.cut = StageCut::given;
+    form.stages = ranges_of(found);
+  } else {
+    form.what = fmt::format(
+        "with one update a batch, as near as equal replicas come: as many stages, each {} times",
+        width);
+  }
+  add_form(question, std::move(form), plan);
+}
+
+std::optional<PublishedPlan> pipedream_on_cluster(const ClusterQuestion& question) {
+  ClusterFacts facts(question);
+  std::optional<PipeDreamPlan> best;
+  std::int32_t best_size = 0;
+  double promised_s = 0.0;
+  for (const std::int32_t size : facts.microbatch_sizes()) {
+    const std::int64_t microbatches = question.global_batch / size;
+    auto found = plan_pipedream({.graph = facts.graph(size),
+                                 .levels = facts.levels(),
+                                 .memory_bytes = static_cast<double>(facts.memory())});
+    if (!found || std::ranges::any_of(found->stages, [&](const PipeDreamStage& stage) {
+          return stage.replicas > microbatches;
+        }))
+      continue;
+    const double step_s = found->bottleneck_s * static_cast<double>(microbatches);
+    if (best && step_s >= promised_s) continue;
+    best = std::move(found);
+    best_size = size;
+    promised_s = step_s;
+  }
+  if (!best) return std::nullopt;
+  PublishedPlan plan{.layout = fmt::format("{} of {} devices, microbatches of {}",
+                                           counted(std::ssize(best->stages), "stage"),
+                                           replicas_text(*best), best_size),
+                     .promised_s = promised_s,
+                     .promise = fmt::format("{:.4g} ms a microbatch at its slowest stage or link",
+                                            1e3 * best->bottleneck_s),
+                     .forms = {},
+                     .not_simulated = {}};
+  add_pipedream_forms(question, *best, best_size, plan);
+  return plan;
+}
+
+std::optional<PublishedPlan> two_bw_on_cluster(const ClusterQuestion& question) {
+  ClusterFacts facts(question);
+  const std::optional<TwoBwPlan> found = plan_two_bw(facts.two_bw());
+  if (!found) return std::nullopt;
+  PublishedPlan plan{
+      .layout =
+          fmt::format("depth {} x width {}, microbatches {} x {}, {}", found->depth, found->width,
+                      found->microbatch_size, found->microbatches, name(found->execution)),
+      .promised_s = found->step_s,
+      .promise = fmt::format("{:.4g} ms a microbatch, no bubble",
+                             1e3 * found->step_s / static_cast<double>(found->microbatches)),
+      .forms = {},
+      .not_simulated = {}};
+  const bool unpipelined = found->execution == TwoBwExecution::unpipelined && found->depth > 1;
+  add_form(question,
+           {.what = "its plan",
+            .schedule = unpipelined ? "model-parallel"
+                                    : schedule_of(question, found->depth, found->microbatches),
+            .depth = static_cast<std::uint16_t>(found->depth),
+            .width = static_cast<std::uint16_t>(found->width),
+            .microbatch_size = found->microbatch_size,
+            .recompute =
+                found->execution == TwoBwExecution::recomputed ? Recompute::stage : Recompute::none,
+            .cut = StageCut::even},
+           plan);
+  return plan;
+}
+
+constexpr std::array<PublishedPlanner, 2> kPublishedPlanners{{
+    {.name = "pipedream",
+     .help = "SOSP 2019: stages with a number of replicas each",
+     .plan = pipedream_on_cluster},
+    {.name = "2bw",
+     .help = "arXiv 2006.09503: width, depth, microbatch size and recomputation",
+     .plan = two_bw_on_cluster},
+}};
+
+}  // namespace
+
+const SimulatedForm* PublishedPlan::best() const {
+  const SimulatedForm* best = nullptr;
+  const auto rank = [](const SimulatedForm& form) {
+    return std::pair(form.fits() ? 0 : -form.made.least_room, form.made.period_s);
+  };
+  for (const SimulatedForm& form : forms) {
+    if (best == nullptr || rank(form) < rank(*best)) best = &form;
+  }
+  return best;
+}
+
+std::span<const PublishedPlanner> published_planners() { return kPublishedPlanners; }
+
+const PublishedPlanner& find_published_planner(std::string_view name) {
+  const auto found = std::ranges::find(kPublishedPlanners, name, &PublishedPlanner::name);
+  if (found != kPublishedPlanners.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const PublishedPlanner& one : kPublishedPlanners) names.push_back(one.name);
+  throw UsageError(fmt::format("no published planner is called '{}': expected {}", name,
+                               fmt::join(names, " or ")));
+}
+
+}  // namespace tandem
