@@ -34,13 +34,31 @@ ClusterFacts::ClusterFacts(const ClusterQuestion& question)
   a_node_ = std::min(static_cast<std::int32_t>(in_first), devices_);
 }
 
+StageBytes ClusterFacts::whole(std::int32_t microbatch_size) const {
+  const Plan of = plan(microbatch_size);
+  return analytic_stage_bytes(of.model, {0, static_cast<std::int32_t>(layers_of(of.model).size())},
+                              microbatch_size, of.optimizer, Recompute::none, assumptions_);
+}
+
 std::vector<std::int32_t> ClusterFacts::microbatch_sizes() const {
-  if (question_.microbatch_size) return {*question_.microbatch_size};
   std::vector<std::int32_t> sizes;
   for (std::int32_t size = 1; size <= kMostSamples; ++size) {
-    if (question_.global_batch % size == 0) sizes.push_back(size);
+    if (question_.global_batch % size != 0 || size != question_.microbatch_size.value_or(size))
+      continue;
+    try {
+      whole(size);
+    } catch (const InputError&) {
+      break;  // larger ones take more
+    }
+    sizes.push_back(size);
   }
   return sizes;
+}
+
+double ClusterFacts::state_share() const {
+  const StageBytes all = whole(1);
+  return static_cast<double>(all[SlotKind::gradients] + all.optimizer) /
+         static_cast<double>(all[SlotKind::weights]);
 }
 
 Bytes ClusterFacts::memory() const {
@@ -104,9 +122,7 @@ std::vector<PipeDreamLevel> ClusterFacts::levels() const {
 TwoBwQuestion ClusterFacts::two_bw() const {
   const ModelSpec& model = question_.base.plan.model;
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  const Plan one = plan(1);
-  const StageBytes all =
-      analytic_stage_bytes(model, {0, layers}, 1, one.optimizer, Recompute::none, assumptions_);
+  const StageBytes all = whole(1);
   const auto last = id_at<DeviceId>(question_.base.cluster->size() - 1);
   TwoBwQuestion asked{
       .global_batch = question_.global_batch,
@@ -122,7 +138,6 @@ TwoBwQuestion ClusterFacts::two_bw() const {
       .flushes = question_.vanilla_only,
       .work = {}};
   asked.work = [this, layers](std::int32_t size) {
-    const Plan of = plan(size);
     const LayerGraph graph = this->graph(size);
     const auto seconds = [&](std::int32_t from, std::int32_t to) {
       double sum = 0.0;
@@ -132,13 +147,11 @@ TwoBwQuestion ClusterFacts::two_bw() const {
       }
       return sum;
     };
-    const StageBytes bytes = analytic_stage_bytes(of.model, {0, layers}, size, of.optimizer,
-                                                  Recompute::none, assumptions_);
-    return TwoBwWork{.block_s = seconds(1, layers - 1) / of.model.blocks,
+    return TwoBwWork{.block_s = seconds(1, layers - 1) / question_.base.plan.model.blocks,
                      .first_s = seconds(0, 1),
                      .last_s = seconds(layers - 1, layers),
                      .boundary_bytes = static_cast<double>(graph.layers.front().output),
-                     .activation_bytes = bytes.framework.all};
+                     .activation_bytes = whole(size).framework.all};
   };
   return asked;
 }

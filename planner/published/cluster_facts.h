@@ -20,10 +20,13 @@ class ClusterFacts {
  public:
   explicit ClusterFacts(const ClusterQuestion& question);
 
-  /// Of at most 32 samples, that divide the batch; or the one asked for.
+  /// Of at most 32 samples, that divide the batch; or the one asked for. Not those that take more
+  /// bytes than are counted.
   std::vector<std::int32_t> microbatch_sizes() const;
   /// What a plan may fill of a device.
   Bytes memory() const;
+  /// Gradients and the optimizer's state, over the weights.
+  double state_share() const;
   /// The model as a chain of its layers.
   LayerGraph graph(std::int32_t microbatch_size) const;
   /// Devices of a node, and nodes; whole nodes where more than one is used.
@@ -34,6 +37,7 @@ class ClusterFacts {
   LayerTimes times(std::int32_t microbatch_size) const;
   Plan plan(std::int32_t microbatch_size) const;
   double rate(DeviceId from, DeviceId to) const;
+  StageBytes whole(std::int32_t microbatch_size) const;
 
   const ClusterQuestion& question_;
   const AnalyticAssumptions assumptions_;

@@ -135,8 +135,11 @@ class PipeDreamProgramme {
   bool fits(std::size_t from, std::size_t to, double in_flight) const {
     const double held = cuts_[to].held - cuts_[from].held,
                  parameters = cuts_[to].parameters - cuts_[from].parameters;
+    const double kept = question_.state_share * parameters,
+                 least = question_.state_share > 0.0 ? 1.0 : 0.0;
     return question_.memory_bytes <= 0.0 ||
-           std::ceil(in_flight) * (held + parameters) <= question_.memory_bytes;
+           std::max(least, std::ceil(in_flight)) * (held + parameters) + kept <=
+               question_.memory_bytes;
   }
 
   /// Of each microbatch, where `machines` take them in turn and sum their gradients.

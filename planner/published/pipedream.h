@@ -21,6 +21,9 @@ struct PipeDreamQuestion {
   LayerGraph graph;
   std::vector<PipeDreamLevel> levels;  // innermost first
   double memory_bytes = 0.0;           // of a device; 0: no limit
+  /// Of gradients and the optimizer, for each byte of parameters. 0: memory is counted as the
+  /// authors do, who leave these out, and of a stage on all devices hold nothing.
+  double state_share = 0.0;
 };
 
 struct PipeDreamStage {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,6 +28,8 @@ struct FormRequest {
   StageCut cut = StageCut::balanced;
   std::vector<LayerRange> stages = {};
   std::vector<std::uint16_t> replicas = {};
+  std::int64_t global_batch = 0;  // 0: the question's
+  bool untied = false;
 };
 
 ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& form) {
@@ -45,7 +48,8 @@ ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& f
   request.depth = form.depth;
   request.width = form.width;
   request.microbatches = std::nullopt;
-  request.global_batch = question.global_batch;
+  request.global_batch = form.global_batch > 0 ? form.global_batch : question.global_batch;
+  if (form.untied) request.plan.model.tied = false;
   ClusterSetup setup = set_up_on_cluster(request);
   const double seconds = period_s(setup.made, request.blocking_transfers);
   return candidate_of(std::move(request), std::move(setup.made), seconds);
@@ -63,7 +67,9 @@ void add_form(const ClusterQuestion& question, FormRequest form, PublishedPlan& 
         made = std::move(again);
       }
     }
-    plan.forms.push_back({std::move(form.what), std::move(made)});
+    const double samples = static_cast<double>(*made.request.global_batch);
+    const double step_s = made.period_s * static_cast<double>(question.global_batch) / samples;
+    plan.forms.push_back({std::move(form.what), std::move(made), step_s, form.untied});
   } catch (const InputError& error) {
     plan.not_simulated.push_back(fmt::format("{}: {}", form.what, error.what()));
   }
@@ -90,6 +96,32 @@ std::vector<LayerRange> ranges_of(const PipeDreamPlan& plan) {
   return stages;
 }
 
+/// As PipeDream trains: of as many whole rounds of all stages as are nearest to a batch.
+void add_own_form(const ClusterQuestion& question, const PipeDreamPlan& found, std::int32_t size,
+                  PublishedPlan& plan) {
+  FormRequest form{.what =
+                       "as it trains: an update after each round of a stage's replicas, at "
+                       "weights of another age on each stage",
+                   .schedule = "pipedream",
+                   .microbatch_size = size,
+                   .cut = StageCut::given,
+                   .stages = ranges_of(found)};
+  std::int64_t devices = 0, rounds = 1;
+  for (const PipeDreamStage& stage : found.stages) {
+    form.replicas.push_back(static_cast<std::uint16_t>(stage.replicas));
+    devices += stage.replicas;
+    rounds = std::lcm(rounds, stage.replicas);
+  }
+  form.depth = static_cast<std::uint16_t>(devices);
+  const std::int64_t microbatches = question.global_batch / size;
+  form.global_batch = std::max<std::int64_t>(1, microbatches / rounds) * rounds * size;
+  if (form.global_batch != question.global_batch)
+    form.what += fmt::format(", of {} samples, its time scaled", form.global_batch);
+  form.untied = has_tied_ends(question.base.plan.model);
+  if (form.untied) form.what += ", its embeddings untied, as replicated stages can't share them";
+  add_form(question, std::move(form), plan);
+}
+
 /// As it trains, and with an update a batch, which it does not have: as it stands where all stages
 /// have equally many replicas, else in the same number of stages.
 void add_pipedream_forms(const ClusterQuestion& question, const PipeDreamPlan& found,
@@ -99,22 +131,7 @@ void add_pipedream_forms(const ClusterQuestion& question, const PipeDreamPlan& f
   const std::int64_t first = found.stages.front().replicas;
   const bool even = std::ranges::all_of(
       found.stages, [&](const PipeDreamStage& stage) { return stage.replicas == first; });
-  if (!question.vanilla_only && depth > 1) {
-    FormRequest own{.what =
-                        "as it trains: an update after each round of a stage's replicas, at "
-                        "weights of another age on each stage",
-                    .schedule = "pipedream",
-                    .microbatch_size = size,
-                    .cut = StageCut::given,
-                    .stages = ranges_of(found)};
-    std::int64_t devices = 0;
-    for (const PipeDreamStage& stage : found.stages) {
-      own.replicas.push_back(static_cast<std::uint16_t>(stage.replicas));
-      devices += stage.replicas;
-    }
-    own.depth = static_cast<std::uint16_t>(devices);
-    add_form(question, std::move(own), plan);
-  }
+  if (!question.vanilla_only && depth > 1) add_own_form(question, found, size, plan);
   std::int64_t width = even ? first : std::max<std::int64_t>(1, question.devices() / depth);
   while (microbatches % width != 0) --width;
   FormRequest form{.what = {},
@@ -143,7 +160,8 @@ std::optional<PublishedPlan> pipedream_on_cluster(const ClusterQuestion& questio
     const std::int64_t microbatches = question.global_batch / size;
     auto found = plan_pipedream({.graph = facts.graph(size),
                                  .levels = facts.levels(),
-                                 .memory_bytes = static_cast<double>(facts.memory())});
+                                 .memory_bytes = static_cast<double>(facts.memory()),
+                                 .state_share = facts.state_share()});
     if (!found || std::ranges::any_of(found->stages, [&](const PipeDreamStage& stage) {
           return stage.replicas > microbatches;
         }))
@@ -171,16 +189,19 @@ std::optional<PublishedPlan> two_bw_on_cluster(const ClusterQuestion& question) 
   ClusterFacts facts(question);
   const std::optional<TwoBwPlan> found = plan_two_bw(facts.two_bw());
   if (!found) return std::nullopt;
+  const bool again = found->execution == TwoBwExecution::recomputed;
+  const std::string_view execution = found->depth > 1 ? name(found->execution)
+                                     : again          ? "with recomputation"
+                                                      : "without recomputation";
   PublishedPlan plan{
-      .layout =
-          fmt::format("depth {} x width {}, microbatches {} x {}, {}", found->depth, found->width,
-                      found->microbatch_size, found->microbatches, name(found->execution)),
+      .layout = fmt::format("depth {} x width {}, microbatches {} x {}, {}", found->depth,
+                            found->width, found->microbatch_size, found->microbatches, execution),
       .promised_s = found->step_s,
       .promise = fmt::format("{:.4g} ms a microbatch, no bubble",
                              1e3 * found->step_s / static_cast<double>(found->microbatches)),
       .forms = {},
       .not_simulated = {}};
-  const bool unpipelined = found->execution == TwoBwExecution::unpipelined && found->depth > 1;
+  const bool unpipelined = found->execution == TwoBwExecution::unpipelined;
   add_form(question,
            {.what = "its plan",
             .schedule = unpipelined ? "model-parallel"
@@ -209,7 +230,7 @@ constexpr std::array<PublishedPlanner, 2> kPublishedPlanners{{
 const SimulatedForm* PublishedPlan::best() const {
   const SimulatedForm* best = nullptr;
   const auto rank = [](const SimulatedForm& form) {
-    return std::pair(form.fits() ? 0 : -form.made.least_room, form.made.period_s);
+    return std::pair(form.fits() ? 0 : -form.made.least_room, form.step_s);
   };
   for (const SimulatedForm& form : forms) {
     if (best == nullptr || rank(form) < rank(*best)) best = &form;

@@ -14,8 +14,10 @@ namespace tandem {
 
 /// A plan as it was simulated.
 struct SimulatedForm {
-  std::string what;  // how it stands to the planner's: "its plan, an update a batch"
+  std::string what;  // how it stands to the planner's: "its stages and replicas, …"
   ClusterCandidate made;
+  double step_s = 0.0;  // of the question's batch; `made` may have another
+  bool untied = false;  // the model's embeddings are not shared: it is another model
   bool fits() const { return made.least_room >= 0; }
 };
 

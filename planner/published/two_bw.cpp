@@ -38,7 +38,8 @@ class TwoBwSearch {
 
  private:
   static bool is_possible(const TwoBwPlan& plan) {
-    return plan.execution == TwoBwExecution::unpipelined || plan.microbatches >= plan.depth;
+    if (plan.execution == TwoBwExecution::unpipelined) return plan.depth > 1;
+    return plan.microbatches >= plan.depth;
   }
 
   const TwoBwWork& work(std::int32_t size) {

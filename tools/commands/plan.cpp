@@ -33,6 +33,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/split.h"
 #include "tools/commands/command.h"
+#include "tools/commands/plan_graph.h"
 #include "tools/commands/plan_on_cluster.h"
 #include "tools/options/given_options.h"
 #include "tools/options/scenario_options.h"
@@ -371,12 +372,15 @@ Options options_of_plan() {
   for (const char* flag : {"delay-correction", "semantics", "reserve", "storage", "clip"})
     declare(options, flag);
   add_cluster_plan_options(options);
+  add_graph_plan_options(options);
   return options;
 }
 
 int run_plan(const Options& options) {
   keep_freed_memory();
+  if (options.has("graph")) return run_plan_of_graph(options);
   if (options.has("cluster")) return run_plan_on_cluster(options);
+  refuse_given(options, {"planner", "link-rate"}, "--{} is for a --cluster or a --graph");
   const PlanRequest request = request_of(options);
   const std::string output = options.text("output");
   if (!output.empty()) check_can_write(output);

@@ -140,9 +140,11 @@ static std::string simulate_command(const Options& options, const ClusterCandida
   if (assumptions.sharded_optimizer) add("zero", 1);
   if (of.request.cut == StageCut::even) text += " --cut even";
   if (of.request.cut == StageCut::given) {
-    add("stages", fmt::format("{}", fmt::join(of.plan.stages | std::views::transform([](LayerRange stage) {
-                                                return fmt::format("{}-{}", stage.first, stage.last);
-                                              }), ",")));
+    add("stages",
+        fmt::format("{}", fmt::join(of.plan.stages | std::views::transform([](LayerRange stage) {
+                                      return fmt::format("{}-{}", stage.first, stage.last);
+                                    }),
+                                    ",")));
   }
   if (of.request.order != DeviceOrder::replicas_first) add("device-order", name(of.request.order));
   for (const char* flag : kPassedOn) {

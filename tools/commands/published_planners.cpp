@@ -61,16 +61,16 @@ void print_refereed(const Options& options, const Refereed& of, const ClusterCan
              plan.layout, plan.promised_s, plan.promise);
   for (const SimulatedForm& form : plan.forms) {
     fmt::print("Simulated exactly: {:.4g} s a step ({} of what was promised), {}; {}.\n",
-               form.made.period_s, percent(form.made.period_s / plan.promised_s - 1.0), form.what,
+               form.step_s, percent(form.step_s / plan.promised_s - 1.0), form.what,
                memory_text(form.made));
   }
   for (const std::string& why : plan.not_simulated) fmt::print("Can't be simulated {}.\n", why);
   const SimulatedForm* best = plan.best();
-  if (best != nullptr)
+  if (best != nullptr && !best->untied)
     fmt::print("To simulate it: {}\n",
                candidate_json(options, best->made)["command"].get<std::string>());
   if (best != nullptr && ours != nullptr) {
-    const double share = ours->period_s / best->made.period_s;
+    const double share = ours->period_s / best->step_s;
     fmt::print("Ours takes {:.1f} % of its time{}.\n", 100.0 * share,
                best->fits() ? "" : ", and fits");
   }
@@ -80,10 +80,15 @@ void print_refereed(const Options& options, const Refereed& of, const ClusterCan
 Json as_json(const Options& options, const Refereed& of) {
   if (!of.plan) return {{"planner", of.planner->name}, {"plan", nullptr}};
   Json forms = Json::array();
-  for (const SimulatedForm& form : of.plan->forms)
+  for (const SimulatedForm& form : of.plan->forms) {
+    Json simulated = candidate_json(options, form.made);
+    if (form.untied) simulated["command"] = nullptr;
     forms.push_back({{"what", form.what},
                      {"fits", form.fits()},
-                     {"simulated", candidate_json(options, form.made)}});
+                     {"step_s", form.step_s},
+                     {"untied", form.untied},
+                     {"simulated", std::move(simulated)}});
+  }
   const SimulatedForm* best = of.plan->best();
   return {{"planner", of.planner->name},
           {"plan",
