@@ -1,29 +1,41 @@
 #!/usr/bin/env python3
-"""Published planners against ours, by the exact simulation: a table of models, clusters and batches.
+"""Published planners and configurations against ours, by the exact simulation.
 
-Each row is one `tandem plan --planner pipedream,2bw --json`. Written is a table in Markdown; the exit
-status is 6 where ours is slower than a planner's fastest form that fits. Standard library only, from
-the root: python3 tools/scripts/referees.py --output build/referees.md
+The first table has a row for each model, cluster and batch: `tandem plan --planner pipedream,2bw`.
+With --configurations it has one for each configuration that the papers of 2BW (arXiv 2006.09503) and
+of Megatron (2104.04473) give: `tandem plan` told all that the paper says, and told nothing. Written
+is Markdown; the exit status is 6 where ours is slower. Standard library only, from the root:
+
+    python3 tools/scripts/referees.py --output build/referees.md
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
 import time
 
 TANDEM = "build/release/tandem"
-MODELS = ("gpt2-xl", "gpt3-1.3b", "gpt3-2.7b", "gpt3-6.7b", "llama2-7b", "gpt3-13b")
-CLUSTERS = ("p3.16xlarge", "8xp3.16xlarge", "DGX-A100", "4xDGX-A100", "2xDGX-H100")
+MODELS = ("gpt2-xl", "gpt-2.2b", "gpt3-2.7b", "gpt3-6.7b", "llama-3-8b")
+CLUSTERS = ("p3.16xlarge", "8xp3.16xlarge", "DGX-A100", "2xDGX-H100")
 BATCHES = (64, 512)
 PLANNERS = ("pipedream", "2bw")
 
 
-def answer(model, cluster, batch, semantics):
-    """The result, and seconds that it took; None: the question has no answer."""
-    words = ["plan", "--model", model, "--cluster", cluster, "--global-batch", str(batch)]
-    words += ["--planner", ",".join(PLANNERS), "--gap", "0.1%", "--json"]
-    words += ["--semantics", semantics] if semantics else []
+# Of 2BW's paper: microbatches of 8, recomputation on; model, cluster, depth, width, batches.
+TWO_BW = (("gpt-2.2b", "p3.16xlarge", 8, 1, (64, 256)),
+          ("gpt-2.2b", "8xp3.16xlarge", 8, 8, (512, 2048)),
+          ("gpt-3.8b", "8xp3.16xlarge", 16, 4, (512, 2048)))
+# Table 1 of Megatron's: billions, blocks, width, heads, tensor degree, depth, nodes, batch. It says
+# no microbatch size: theirs is the best.
+MEGATRON = ((1.7, 24, 2304, 24, 1, 1, 4, 512), (3.6, 30, 3072, 32, 2, 1, 8, 512),
+            (7.5, 36, 4096, 32, 4, 1, 16, 512), (18.4, 40, 6144, 48, 8, 1, 32, 1024))
+
+
+def answer(model, cluster, batch, *more):
+    """The result, and seconds that it took; its failure ends the table."""
+    words = ["plan", "--model", model, "--cluster", cluster, "--global-batch", str(batch), *more, "--json"]
     start = time.monotonic()
     done = subprocess.run([TANDEM, *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -55,35 +67,82 @@ def cells(published, ours):
     return [promised, text, f"{ratio:.3f}"], ratio < 1.0
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", default="build/referees.md")
-    parser.add_argument("--semantics", choices=("vanilla",))
-    parser.add_argument("--only", help="models whose names have this")
-    asked = parser.parse_args()
+def planner_table(asked):
+    """Lines, and where ours is slower."""
     head = ["model", "cluster", "batch", "ours, s"]
     for planner in PLANNERS:
         head += [f"{planner} promises", "simulated", "over ours"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    slower, seconds, rows = 0, 0.0, 0
-    for model in MODELS:
+    slower = 0
+    more = ["--semantics", asked.semantics] if asked.semantics else []
+    for model, cluster, batch in itertools.product(MODELS, CLUSTERS, BATCHES):
         if asked.only and asked.only not in model:
             continue
-        for cluster in CLUSTERS:
-            for batch in BATCHES:
-                result, took = answer(model, cluster, batch, asked.semantics)
-                ours = result["ours"]
-                row = [model, cluster, str(batch),
-                       "no plan fits" if ours is None else f"{ours['period_s']:.4g}, {shape(ours)}"]
-                for published in result["published"]:
-                    more, worse = cells(published, ours)
-                    row += more
-                    slower += worse
-                lines.append("| " + " | ".join(row) + " |")
-                print(f"{lines[-1]} {took:.1f} s", flush=True)
-                seconds += took
-                rows += 1
-    lines.append(f"\n{rows} inputs in {seconds:.0f} s; ours is slower in {slower}.")
+        result, took = answer(model, cluster, batch, "--planner", ",".join(PLANNERS), "--gap", "0.1%", *more)
+        ours = result["ours"]
+        row = [model, cluster, str(batch),
+               "no plan fits" if ours is None else f"{ours['period_s']:.4g}, {shape(ours)}"]
+        for published in result["published"]:
+            columns, worse = cells(published, ours)
+            row += columns
+            slower += worse
+        lines.append("| " + " | ".join(row) + " |")
+        print(f"{lines[-1]} {took:.1f} s", flush=True)
+    return lines, slower
+
+
+def megatron_model(billions, blocks, width, heads):
+    path = f"build/megatron-{billions}b.json"
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"version": 1, "name": f"megatron-{billions}b", "architecture": "gpt2", "blocks": blocks,
+                   "width": width, "heads": heads, "sequence": 2048, "vocabulary": 51200, "tied": True}, file)
+    return path
+
+
+def configurations():
+    """Name, model, cluster, batch, semantics, and what the paper says."""
+    for model, cluster, depth, width, batches in TWO_BW:
+        for batch, schedule in itertools.product(batches, ("2bw", "1f1b", "gpipe")):
+            yield (model, model, cluster, batch, [] if schedule == "2bw" else ["--semantics", "vanilla"],
+                   ["--schedule", schedule, "--depth", str(depth), "--width", str(width), "--tensor", "1",
+                    "--microbatch-size", "8", "--recompute", "full", "--zero", "0"])
+    for billions, blocks, width, heads, tensor, depth, nodes, batch in MEGATRON:
+        yield (f"megatron {billions} B", megatron_model(billions, blocks, width, heads), f"{nodes}xDGX-A100",
+               batch, ["--semantics", "vanilla"],
+               ["--schedule", "1f1b,interleaved", "--depth", str(depth), "--tensor", str(tensor), "--width",
+                str(8 * nodes // tensor // depth), "--recompute", "full", "--zero", "0"])
+
+
+def configuration_table(asked):
+    head = ["model", "cluster", "batch", "theirs", "s a step", "ours", "s a step", "over ours"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    slower = 0
+    for name, model, cluster, batch, semantics, said in configurations():
+        if asked.only and asked.only not in name:
+            continue
+        theirs, took = answer(model, cluster, batch, *semantics, *said)
+        ours, more = answer(model, cluster, batch, *semantics, "--gap", "0.1%")
+        theirs, ours = theirs["ranked"][0], ours["ranked"][0]
+        ratio = theirs["period_s"] / ours["period_s"]
+        slower += ratio < 1.0
+        row = [name, cluster, str(batch), f"{shape(theirs)} b={theirs['microbatch_size']}",
+               f"{theirs['period_s']:.4g}", f"{shape(ours)} b={ours['microbatch_size']}",
+               f"{ours['period_s']:.4g}", f"{ratio:.3f}"]
+        lines.append("| " + " | ".join(row) + " |")
+        print(f"{lines[-1]} {took + more:.1f} s", flush=True)
+    return lines, slower
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", default="build/referees.md")
+    parser.add_argument("--configurations", action="store_true", help="published ones, in place of planners")
+    parser.add_argument("--semantics", choices=("vanilla",))
+    parser.add_argument("--only", help="models whose names have this")
+    asked = parser.parse_args()
+    start = time.monotonic()
+    lines, slower = configuration_table(asked) if asked.configurations else planner_table(asked)
+    lines.append(f"\n{len(lines) - 2} inputs in {time.monotonic() - start:.0f} s; ours is slower in {slower}.")
     with open(asked.output, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     print(lines[-1])

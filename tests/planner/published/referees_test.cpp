@@ -1,0 +1,132 @@
+// Published planners on a cluster: what they promise, what the exact simulation makes of it, and
+// that ours is never slower.
+
+#include "planner/published/referees.h"
+
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/model/catalog.h"
+
+namespace tandem {
+namespace {
+
+ClusterQuestion ask(const std::string& model, const std::string& cluster, std::int64_t batch) {
+  ClusterQuestion question;
+  question.base.plan.model = find_model(model)->model;
+  question.base.cluster = std::make_shared<const Cluster>(cluster_of_nodes(cluster));
+  question.base.assumptions.reserve = kReserveOnCluster;
+  question.global_batch = batch;
+  return question;
+}
+
+/// How much slower ours is than the fastest form that fits, of all planners; at most 0: nowhere.
+double most_behind(const ClusterQuestion& question, const ClusterQuestion& ours) {
+  const double best_s = find_cluster_plans(ours).ranked.front().period_s;
+  double behind = -1.0;
+  for (const PublishedPlanner& planner : published_planners()) {
+    const auto plan = planner.plan(question);
+    const SimulatedForm* form = plan ? plan->best() : nullptr;
+    if (form != nullptr && form->fits()) behind = std::max(behind, best_s / form->step_s - 1.0);
+  }
+  return behind;
+}
+
+TEST(Referees, OursIsNeverSlower) {
+  std::size_t compared = 0;
+  for (const char* model : {"gpt2", "gpt2-large"}) {
+    for (const char* cluster : {"DGX-A100", "2xp3.16xlarge"}) {
+      for (const std::int64_t batch : {16, 64}) {
+        for (const bool vanilla : {false, true}) {
+          ClusterQuestion question = ask(model, cluster, batch);
+          question.vanilla_only = vanilla;
+          const double behind = most_behind(question, question);
+          EXPECT_LE(behind, 1e-9) << model << " on " << cluster << ", batch " << batch;
+          compared += behind > -1.0 ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 8u);
+}
+
+// The control: a search that may take one schedule alone, without pipelining, is behind.
+TEST(Referees, APoorSearchIsBehind) {
+  const ClusterQuestion question = ask("gpt2-large", "2xp3.16xlarge", 64);
+  ClusterQuestion poor = question;
+  poor.schedules = {"model-parallel"};
+  poor.depth = 8;
+  EXPECT_GT(most_behind(question, poor), 0.5);
+}
+
+// 2BW's model has neither bubble nor latency: the exact simulation is slower, but not by much.
+TEST(Referees, WhatIsPromisedIsNearWhatIsSimulated) {
+  const auto plan = find_published_planner("2bw").plan(ask("gpt2-xl", "8xp3.16xlarge", 512));
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_EQ(plan->forms.size(), 1u);
+  EXPECT_NEAR(plan->forms[0].step_s / plan->promised_s, 1.0, 0.25);
+  EXPECT_EQ(plan->forms[0].made.request.cut, StageCut::even);
+}
+
+// Replicas that differ are simulated as PipeDream trains, beside the nearest even form.
+TEST(Referees, UnequalReplicasAreSimulatedAsTheyTrain) {
+  const auto plan = find_published_planner("pipedream").plan(ask("gpt3-6.7b", "4xDGX-A100", 512));
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_EQ(plan->forms.size(), 2u) << plan->layout;
+  const SimulatedForm& own = plan->forms[0];
+  EXPECT_EQ(own.made.plan.schedule, "pipedream");
+  EXPECT_EQ(own.made.devices, 32u);
+  EXPECT_TRUE(own.untied);  // GPT-3's are shared
+  EXPECT_FALSE(plan->forms[1].untied);
+  EXPECT_NE(own.made.request.global_batch, plan->forms[1].made.request.global_batch);
+  EXPECT_LT(own.step_s, plan->forms[1].step_s);
+}
+
+TEST(Referees, UnlikeDevicesAreRefused) {
+  ClusterSpec spec = cluster_of_nodes("2xp3.16xlarge");
+  DeviceSpec other = spec.devices.front();
+  other.name = "other";
+  other.memory_bytes /= 2;
+  spec.devices.push_back(other);
+  const std::size_t node = *spec.groups[spec.root].members.front().group;
+  for (ClusterMember& member : spec.groups[node].members) {
+    if (!member.device) continue;
+    ClusterMember half = member;
+    member.count = 1;
+    half.device = 1;
+    half.count = 1;
+    half.name = "other";
+    spec.groups[node].members = {member, half};
+    break;
+  }
+  spec.groups[node].joints = {{.from = {0, {}}, .to = {1, {}}, .link = {"link", 1e9, {}}}};
+  spec.groups[node].port = 0;
+  ClusterQuestion question = ask("gpt2", "2xp3.16xlarge", 16);
+  question.base.cluster = std::make_shared<const Cluster>(spec);
+  for (const PublishedPlanner& planner : published_planners())
+    EXPECT_THROW(planner.plan(question), InputError) << planner.name;
+}
+
+TEST(Referees, UnknownNamesAreRefused) { EXPECT_THROW(find_published_planner("best"), UsageError); }
+
+// Published configurations by our prices: 2BW's of GPT 2.2B on 64 V100s, recomputation on, depth 8.
+TEST(Referees, NoPublishedConfigurationIsFaster) {
+  ClusterQuestion question = ask("gpt-2.2b", "8xp3.16xlarge", 512);
+  ClusterQuestion theirs = question;
+  theirs.schedules = {"2bw"};
+  theirs.depth = 8;
+  theirs.width = 8;
+  theirs.tensor = 1;
+  theirs.microbatch_size = 8;
+  theirs.recompute = Recompute::stage;
+  theirs.sharded_optimizer = false;
+  const ClusterAnswer published = find_cluster_plans(theirs), ours = find_cluster_plans(question);
+  ASSERT_FALSE(published.ranked.empty());
+  EXPECT_LE(ours.ranked.front().period_s, published.ranked.front().period_s);
+}
+
+}  // namespace
+}  // namespace tandem
