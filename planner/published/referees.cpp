@@ -18,6 +18,8 @@ namespace tandem {
 
 namespace {
 
+constexpr std::int64_t kMostRoundCells = 1 << 16;  // microbatches x devices of PipeDream's own form
+
 /// What a form is, beside its schedule and the model.
 struct FormRequest {
   std::string what;
@@ -111,6 +113,11 @@ void add_own_form(const ClusterQuestion& question, const PipeDreamPlan& found, s
     form.replicas.push_back(static_cast<std::uint16_t>(stage.replicas));
     devices += stage.replicas;
     rounds = std::lcm(rounds, stage.replicas);
+  }
+  if (rounds * devices > kMostRoundCells) {
+    plan.not_simulated.push_back(fmt::format(
+        "{}: the rounds of its stages end together only every {} microbatches", form.what, rounds));
+    return;
   }
   form.depth = static_cast<std::uint16_t>(devices);
   const std::int64_t microbatches = question.global_batch / size;
