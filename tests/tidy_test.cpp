@@ -415,10 +415,12 @@ const std::vector<OtherMeaning>& names_schedules() {
       {"core/schedules/", "", "the rows"},
       {"core/import/megatron_arguments.cpp", "", "the schedules of Megatron-LM"},
       {"core/import/importers.cpp", "pipedream", "a format"},
+      {"planner/published/", "", "planners, and what their plans are simulated as"},
       {"planner/study/timed_search.cpp", "search", "what takes time"},
       {"tools/sweep/sweep_row.cpp", "search", "a key of results"},
       {"tools/print/simulation_report.cpp", "search", "a key of results"},
       {"tools/commands/schedule.cpp", "search", "a key of results"},
+      {"tools/commands/plan_graph.cpp", "pipedream", "a planner"},
       {"tools/benchmarks/", "", "cases that are measured"},
   };
   return meanings;

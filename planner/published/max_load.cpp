@@ -143,6 +143,7 @@ class MaxLoadProgramme {
 
   /// Whether the devices left over can take the rest.
   bool rest_fits(double before, std::int32_t processors, std::int32_t accelerators) const {
+    if (limit_ == kTooLong) return true;  // nothing is known yet
     const double by_accelerators = (graph_.accelerators - accelerators) * limit_;
     const std::int32_t left = graph_.processors - processors;
     const double by_processors = left == 0 ? 0.0 : left * limit_ * share_;

@@ -21,7 +21,7 @@
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
-#include "tools/commands/published_planners.h"
+#include "tools/commands/plan_published.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/given_options.h"
 #include "tools/print/objective_words.h"

@@ -1,4 +1,4 @@
-#include "tools/commands/published_planners.h"
+#include "tools/commands/plan_published.h"
 
 #include <optional>
 #include <string>

@@ -91,9 +91,12 @@ TEST_F(PublishedPlanners, AGraphIsPlannedAndSimulated) {
 TEST_F(PublishedPlanners, MaxLoadOfOperators) {
   write("graph.json",
         R"({"maxSizePerFPGA": 10, "maxFPGAs": 2, "maxCPUs": 0, "nodes": [
-        {"id": 1, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 3, "isBackwardNode": 0, "size": 5},
-        {"id": 2, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 4, "isBackwardNode": 0, "size": 5},
-        {"id": 3, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 2, "isBackwardNode": 0, "size": 5}],
+        {"id": 1, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 3,
+         "isBackwardNode": 0, "size": 5},
+        {"id": 2, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 4,
+         "isBackwardNode": 0, "size": 5},
+        {"id": 3, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 2,
+         "isBackwardNode": 0, "size": 5}],
         "edges": [{"sourceId": 1, "destId": 2, "cost": 0.5}, {"sourceId": 2, "destId": 3, "cost": 0.25}]})");
   const auto run = tandem("plan --graph graph.json --planner max-load --json");
   ASSERT_EQ(run.code, 0) << run.err;
