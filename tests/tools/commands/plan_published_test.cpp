@@ -97,7 +97,8 @@ TEST_F(PublishedPlanners, MaxLoadOfOperators) {
          "isBackwardNode": 0, "size": 5},
         {"id": 3, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 2,
          "isBackwardNode": 0, "size": 5}],
-        "edges": [{"sourceId": 1, "destId": 2, "cost": 0.5}, {"sourceId": 2, "destId": 3, "cost": 0.25}]})");
+        "edges": [{"sourceId": 1, "destId": 2, "cost": 0.5},
+        {"sourceId": 2, "destId": 3, "cost": 0.25}]})");
   const auto run = tandem("plan --graph graph.json --planner max-load --json");
   ASSERT_EQ(run.code, 0) << run.err;
   const Json result = Json::parse(run.out)["result"];
