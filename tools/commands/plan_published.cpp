@@ -31,8 +31,8 @@ std::vector<Refereed> planners_of(const Options& options) {
   std::vector<Refereed> planners;
   for (const std::string_view name : split(names, ","))
     planners.push_back({.planner = &find_published_planner(name)});
-  for (const char* flag :
-       {"tensor", "depth", "width", "chunks", "zero", "recompute", "device-order", "schedule"}) {
+  for (const char* flag : {"tensor", "depth", "width", "chunks", "zero", "recompute",
+                           "device-order", "objective", "schedule"}) {
     if (options.has(flag))
       refuse(options, "--{} is not taken: published planners say it themselves, or have none",
              flag);
@@ -127,8 +127,8 @@ int run_published_planners(const Options& options) {
     return 0;
   }
   for (const Refereed& one : planners) print_refereed(options, one, ours);
-  fmt::print("{}\n", ours == nullptr ? "Ours: no plan fits."
-                                     : "Ours. " + fastest_in_words(question, *ours));
+  fmt::print("{}\n",
+             ours == nullptr ? "Ours: no plan fits." : "Ours. " + best_in_words(question, *ours));
   return 0;
 }
 
