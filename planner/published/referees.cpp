@@ -71,7 +71,8 @@ void add_form(const ClusterQuestion& question, FormRequest form, PublishedPlan& 
     }
     const double samples = static_cast<double>(*made.request.global_batch);
     const double step_s = made.period_s * static_cast<double>(question.global_batch) / samples;
-    plan.forms.push_back({std::move(form.what), std::move(made), step_s, form.untied});
+    plan.forms.push_back(
+        {std::move(form.what), std::move(made), step_s, form.replicas.empty(), form.untied});
   } catch (const InputError& error) {
     plan.not_simulated.push_back(fmt::format("{}: {}", form.what, error.what()));
   }
@@ -240,7 +241,7 @@ const SimulatedForm* PublishedPlan::best() const {
     return std::pair(form.fits() ? 0 : -form.made.least_room, form.step_s);
   };
   for (const SimulatedForm& form : forms) {
-    if (best == nullptr || rank(form) < rank(*best)) best = &form;
+    if (form.one_update_a_batch && (best == nullptr || rank(form) < rank(*best))) best = &form;
   }
   return best;
 }

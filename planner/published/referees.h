@@ -16,8 +16,9 @@ namespace tandem {
 struct SimulatedForm {
   std::string what;  // how it stands to the planner's: "its stages and replicas, …"
   ClusterCandidate made;
-  double step_s = 0.0;  // of the question's batch; `made` may have another
-  bool untied = false;  // the model's embeddings are not shared: it is another model
+  double step_s = 0.0;             // of the question's batch; `made` may have another
+  bool one_update_a_batch = true;  // what was asked; else it is another training
+  bool untied = false;             // the model's embeddings are not shared: it is another model
   bool fits() const { return made.least_room >= 0; }
 };
 
@@ -28,7 +29,8 @@ struct PublishedPlan {
   std::vector<SimulatedForm> forms;        // that it was simulated in
   std::vector<std::string> not_simulated;  // other forms, and why
 
-  /// The fastest form that fits; none fits: the one that lacks least. Null: there is none.
+  /// Of the forms with an update a batch, the fastest that fits; none fits: the one that lacks
+  /// least. Null: there is none.
   const SimulatedForm* best() const;
 };
 

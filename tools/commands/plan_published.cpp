@@ -86,6 +86,7 @@ Json as_json(const Options& options, const Refereed& of) {
     forms.push_back({{"what", form.what},
                      {"fits", form.fits()},
                      {"step_s", form.step_s},
+                     {"one_update_a_batch", form.one_update_a_batch},
                      {"untied", form.untied},
                      {"simulated", std::move(simulated)}});
   }

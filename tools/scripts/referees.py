@@ -17,8 +17,9 @@ import sys
 import time
 
 TANDEM = "build/release/tandem"
-MODELS = ("gpt2-xl", "gpt-2.2b", "gpt3-2.7b", "gpt3-6.7b", "llama-3-8b")
-CLUSTERS = ("p3.16xlarge", "8xp3.16xlarge", "DGX-A100", "2xDGX-H100")
+MODELS = ("gpt2-xl", "gpt3-1.3b", "gpt-2.2b", "gpt3-2.7b", "gpt3-6.7b", "llama-3-8b")
+CLUSTERS = ("p3.16xlarge", "DGX-A100", "2xDGX-H100")
+LARGE_MODELS, LARGE_CLUSTERS = ("gpt3-6.7b", "llama-3-8b"), ("8xp3.16xlarge",)
 BATCHES = (64, 512)
 PLANNERS = ("pipedream", "2bw")
 
@@ -34,10 +35,12 @@ MEGATRON = ((1.7, 24, 2304, 24, 1, 1, 4, 512), (3.6, 30, 3072, 32, 2, 1, 8, 512)
 
 
 def answer(model, cluster, batch, *more):
-    """The result, and seconds that it took; its failure ends the table."""
+    """The result, and seconds that it took; None: nothing fits. Any other failure ends the table."""
     words = ["plan", "--model", model, "--cluster", cluster, "--global-batch", str(batch), *more, "--json"]
     start = time.monotonic()
     done = subprocess.run([TANDEM, *words], capture_output=True, text=True, check=False)
+    if done.returncode == 4:
+        return None, time.monotonic() - start
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stderr}")
     return json.loads(done.stdout)["result"], time.monotonic() - start
@@ -48,23 +51,26 @@ def shape(plan):
     return text + (" full" if plan["recompute"] == "full" else "")
 
 
+def form_text(form):
+    made = form["simulated"]
+    return f"{form['step_s']:.4g}, {shape(made)}" + ("" if form["fits"] else ", does not fit")
+
+
 def cells(published, ours):
-    """Promise, exact simulation and ratio of one planner; and whether ours is slower."""
+    """Promise, exact simulation and ratio of one planner, and its own training; whether ours is slower."""
     plan = published["plan"]
     if plan is None:
-        return ["no plan", "", ""], False
+        return ["no plan", "", "", ""], False
     promised = f"{plan['promised_s']:.4g}"
+    others = [form_text(form) for form in plan["forms"] if not form["one_update_a_batch"]]
+    other = others[0] if others else ""
     if plan["fastest"] is None:
-        return [promised, "not simulated", ""], False
+        return [promised, "not simulated", "", other], False
     form = plan["forms"][plan["fastest"]]
-    made = form["simulated"]
-    text = f"{form['step_s']:.4g}, {shape(made)}"
-    if not form["fits"]:
-        return [promised, text + ", does not fit", ""], False
-    if ours is None:
-        return [promised, text, "ours fits not"], True
+    if not form["fits"] or ours is None:
+        return [promised, form_text(form), "", other], form["fits"]
     ratio = form["step_s"] / ours["period_s"]
-    return [promised, text, f"{ratio:.3f}"], ratio < 1.0
+    return [promised, form_text(form), f"{ratio:.3f}", other], ratio < 1.0
 
 
 def planner_table(asked):
@@ -72,10 +78,12 @@ def planner_table(asked):
     head = ["model", "cluster", "batch", "ours, s"]
     for planner in PLANNERS:
         head += [f"{planner} promises", "simulated", "over ours"]
+        head += ["as it trains"] if planner == "pipedream" else []
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     slower = 0
     more = ["--semantics", asked.semantics] if asked.semantics else []
-    for model, cluster, batch in itertools.product(MODELS, CLUSTERS, BATCHES):
+    for model, cluster, batch in [*itertools.product(MODELS, CLUSTERS, BATCHES),
+                                  *itertools.product(LARGE_MODELS, LARGE_CLUSTERS, BATCHES)]:
         if asked.only and asked.only not in model:
             continue
         result, took = answer(model, cluster, batch, "--planner", ",".join(PLANNERS), "--gap", "1%", *more)
@@ -84,7 +92,7 @@ def planner_table(asked):
                "no plan fits" if ours is None else f"{ours['period_s']:.4g}, {shape(ours)}"]
         for published in result["published"]:
             columns, worse = cells(published, ours)
-            row += columns
+            row += columns if published["planner"] == "pipedream" else columns[:-1]
             slower += worse
         lines.append("| " + " | ".join(row) + " |")
         print(f"{lines[-1]} {took:.1f} s", flush=True)
@@ -122,6 +130,10 @@ def configuration_table(asked):
             continue
         theirs, took = answer(model, cluster, batch, *semantics, *said)
         ours, more = answer(model, cluster, batch, *semantics, "--gap", "1%")
+        if theirs is None or ours is None:
+            lines.append(f"| {name} | {cluster} | {batch} | {said[1]}: does not fit | | | | |")
+            print(lines[-1], flush=True)
+            continue
         theirs, ours = theirs["ranked"][0], ours["ranked"][0]
         ratio = theirs["period_s"] / ours["period_s"]
         slower += ratio < 1.0

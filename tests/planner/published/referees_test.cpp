@@ -80,6 +80,8 @@ TEST(Referees, UnequalReplicasAreSimulatedAsTheyTrain) {
   EXPECT_EQ(own.made.plan.schedule, "pipedream");
   EXPECT_EQ(own.made.devices, 32u);
   EXPECT_TRUE(own.untied);  // GPT-3's are shared
+  EXPECT_FALSE(own.one_update_a_batch);
+  EXPECT_EQ(plan->best(), &plan->forms[1]);  // though it is slower
   EXPECT_FALSE(plan->forms[1].untied);
   EXPECT_NE(own.made.request.global_batch, plan->forms[1].made.request.global_batch);
   EXPECT_LT(own.step_s, plan->forms[1].step_s);
