@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -139,13 +138,10 @@ static std::string simulate_command(const Options& options, const ClusterCandida
   }
   if (assumptions.sharded_optimizer) add("zero", 1);
   if (of.request.cut == StageCut::even) text += " --cut even";
-  if (of.request.cut == StageCut::given) {
-    add("stages",
-        fmt::format("{}", fmt::join(of.plan.stages | std::views::transform([](LayerRange stage) {
-                                      return fmt::format("{}-{}", stage.first, stage.last);
-                                    }),
-                                    ",")));
-  }
+  std::string stages;
+  for (const LayerRange stage : of.plan.stages)
+    stages += fmt::format("{}{}-{}", stages.empty() ? "" : ",", stage.first, stage.last);
+  if (of.request.cut == StageCut::given) add("stages", stages);
   if (of.request.order != DeviceOrder::replicas_first) add("device-order", name(of.request.order));
   for (const char* flag : kPassedOn) {
     if (options.has(flag)) add(flag, options.text(flag));
