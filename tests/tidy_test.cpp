@@ -186,7 +186,7 @@ const std::map<std::string, Strings> kRooms = {
     {"core/model", {"core/base", "core/schedule"}},
     {"core/memory", {"core/base", "core/schedule", "core/program", "core/model"}},
     {"core/verify", {"core/base", "core/program", "core/memory"}},  // what it proves is not lower's
-    {"core/files", {"core/base", "core/text", "core/schedule", "core/model"}},
+    {"core/files", {"core/base", "core/text", "core/schedule", "core/model", "core/memory"}},
     {"core/import",
      {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/notation"}},
 
@@ -331,7 +331,8 @@ Findings packages(const Source& source) {
       {"Boost.Program_options", {"boost/program_options"}, {"tools/cli/options.cpp"}},
       {"nlohmann/json",
        {"nlohmann/"},
-       {"core/text/", "core/files/", "core/import/", "executor/checkpoint/", "traces/", "tools/",
+       {"core/text/", "core/files/", "core/import/", "executor/checkpoint/", "traces/",
+        "tools/",
         "tests/"}},
       {"CUDA and NCCL",
        {"cuda", "nccl", "cublas", "cupti", "nvml", "nvtx"},
