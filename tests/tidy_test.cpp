@@ -186,7 +186,10 @@ const std::map<std::string, Strings> kRooms = {
     {"core/model", {"core/base", "core/schedule"}},
     {"core/memory", {"core/base", "core/schedule", "core/program", "core/model"}},
     {"core/verify", {"core/base", "core/program", "core/memory"}},  // what it proves is not lower's
-    {"core/files", {"core/base", "core/text", "core/schedule", "core/model"}},
+    {"core/files", {"core/base", "core/text", "core/schedule", "core/model", "core/memory"}},
+    {"core/export",
+     {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/import",
+      "core/memory", "core/notation"}},
     {"core/import",
      {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/notation"}},
 
@@ -332,7 +335,8 @@ Findings packages(const Source& source) {
       {"Boost.Program_options", {"boost/program_options"}, {"tools/cli/options.cpp"}},
       {"nlohmann/json",
        {"nlohmann/"},
-       {"core/text/", "core/files/", "core/import/", "executor/checkpoint/", "traces/", "tools/",
+       {"core/text/", "core/export/", "core/files/", "core/import/", "executor/checkpoint/", "traces/",
+        "tools/",
         "tests/"}},
       {"CUDA and NCCL",
        {"cuda", "nccl", "cublas", "cupti", "nvml", "nvtx"},
@@ -413,6 +417,7 @@ struct OtherMeaning {
 const std::vector<OtherMeaning>& names_schedules() {
   static const std::vector<OtherMeaning> meanings = {
       {"core/schedules/", "", "the rows"},
+      {"core/export/megatron.cpp", "", "the schedules of Megatron-LM"},
       {"core/import/megatron_arguments.cpp", "", "the schedules of Megatron-LM"},
       {"core/import/importers.cpp", "pipedream", "a format"},
       {"planner/published/", "", "planners, and what their plans are simulated as"},

@@ -43,6 +43,7 @@ constexpr Command kCommands[] = {
      options_of_plan},
     {"import", "reads schedules, models, clusters and logs of other programs", run_import,
      options_of_import},
+    {"export", "writes what starts a plan in another engine", run_export, options_of_export},
     {"tokens", "writes texts as a token file to train on", run_tokens, options_of_tokens},
     {"train", "trains a plan's model", run_train, options_of_train},
     {"launch", "runs a command as several ranks, here or on hosts", run_launch, options_of_launch},
@@ -64,7 +65,6 @@ constexpr Command kCommands[] = {
     {"completion", "prints shell completions", run_completion, options_of_completion},
     {"man", "prints manual pages", run_man, options_of_man},
 };
-constexpr std::string_view kNotInThisVersion = "export";
 
 void print_help() {
   fmt::print("usage: tandem COMMAND [options]\n\n{}\n\n", wrapped(kAbout, text_columns()));
@@ -100,7 +100,6 @@ int run(const Arguments& arguments) {
   const Command* command = arguments.size() > 1 ? named(first + " " + arguments[1]) : nullptr;
   Arguments rest(arguments.begin() + (command != nullptr ? 2 : 1), arguments.end());
   if (command == nullptr) command = named(first);
-  if (first == kNotInThisVersion) throw UsageError("tandem " + first + " is not in this version");
   if (command == nullptr) {
     throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
                                  did_you_mean(first, command_names())));

@@ -349,31 +349,34 @@ std::vector<JsonReader> read_groups(const JsonReader& groups, ClusterSpec& spec,
   return readers;
 }
 
-ClusterSpec parse_cluster(const std::string& file, std::string text) {
-  JsonFile json(file, std::move(text));
-  const JsonReader root = json.root();
+ClusterSpec read_cluster_object(const JsonReader& reader) {
   ClusterSpec spec;
-  std::vector<JsonReader> groups;
-  if (root.object({"version", "name", "devices", "groups", "root"})) {
-    read_version(root, kClusterFileVersion);
-    if (root.has("name")) spec.name = root["name"].line();
-    if (root.has("devices")) spec.devices = read_devices(root["devices"]);
-    groups = read_groups(root["groups"], spec, UseCatalog::yes);
-    const JsonReader outermost = root["root"];
-    const std::string name = outermost.string();
-    const auto found = find_name(spec.groups, name);
-    if (found) spec.root = *found;
-    if (!found && outermost.kind() == JsonKind::string)
-      outermost.diagnose(fmt::format("no group \"{}\"", name));
-  }
-  json.finish();
+  if (!reader.object({"version", "name", "devices", "groups", "root"})) return spec;
+  const std::size_t before = reader.diagnostics();
+  read_version(reader, kClusterFileVersion);
+  if (reader.has("name")) spec.name = reader["name"].line();
+  if (reader.has("devices")) spec.devices = read_devices(reader["devices"]);
+  const std::vector<JsonReader> groups = read_groups(reader["groups"], spec, UseCatalog::yes);
+  const JsonReader outermost = reader["root"];
+  const std::string name = outermost.string();
+  const auto found = find_name(spec.groups, name);
+  if (found) spec.root = *found;
+  if (!found && outermost.kind() == JsonKind::string)
+    outermost.diagnose(fmt::format("no group \"{}\"", name));
+  if (reader.diagnostics() != before) return spec;
   if (const auto problem = problem_of(spec)) {
     const bool own = problem->group < groups.size();
-    (own ? groups[problem->group] : root)
+    (own ? groups[problem->group] : reader)
         .diagnose(
             fmt::format("group \"{}\" {}", spec.groups[problem->group].name, problem->message));
-    json.finish();
   }
+  return spec;
+}
+
+ClusterSpec parse_cluster(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  ClusterSpec spec = read_cluster_object(json.root());
+  json.finish();
   return spec;
 }
 

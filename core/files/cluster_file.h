@@ -24,6 +24,9 @@ std::vector<JsonReader> read_groups(const JsonReader& groups, ClusterSpec& spec,
 nlohmann::ordered_json device_json(const DeviceSpec& device);
 /// `spec`: what the group's members are of.
 nlohmann::ordered_json group_json(const GroupSpec& group, const ClusterSpec& spec);
+/// What cluster.json holds. Diagnostics go to the reader's file; the cluster returned is sound if
+/// there was none.
+ClusterSpec read_cluster_object(const JsonReader& reader);
 nlohmann::ordered_json cluster_json(const ClusterSpec& cluster);
 /// "gpu", or "gpu[3]" of a member that there are several of.
 std::string text_of(const GroupSpec& group, const MemberRef& ref);

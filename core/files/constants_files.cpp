@@ -62,19 +62,23 @@ void read_constants(const JsonReader& reader, Calibration& constants, ConstantsG
   }
 }
 
+CalibrationFile read_calibration_object(const JsonReader& reader) {
+  CalibrationFile calibration;
+  if (!reader.object({"version", "device", "dtype", "attention", "constants", "fitted", "spread"}))
+    return calibration;
+  read_version(reader, kCalibrationFileVersion);
+  calibration.device = reader["device"].line();
+  calibration.format = reader["dtype"].one_of<NumberFormat>(kNumberFormats);
+  calibration.attention = reader["attention"].one_of<AttentionKernel>(kAttentionKernels);
+  read_constants(reader["constants"], calibration.constants, ConstantsGiven::all);
+  if (reader.has("fitted")) calibration.fitted = read_fitted(reader["fitted"]);
+  if (reader.has("spread")) calibration.spread = read_spread(reader["spread"]);
+  return calibration;
+}
+
 CalibrationFile parse_calibration(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
-  const JsonReader root = json.root();
-  CalibrationFile calibration;
-  if (root.object({"version", "device", "dtype", "attention", "constants", "fitted", "spread"})) {
-    read_version(root, kCalibrationFileVersion);
-    calibration.device = root["device"].line();
-    calibration.format = root["dtype"].one_of<NumberFormat>(kNumberFormats);
-    calibration.attention = root["attention"].one_of<AttentionKernel>(kAttentionKernels);
-    read_constants(root["constants"], calibration.constants, ConstantsGiven::all);
-    if (root.has("fitted")) calibration.fitted = read_fitted(root["fitted"]);
-    if (root.has("spread")) calibration.spread = read_spread(root["spread"]);
-  }
+  CalibrationFile calibration = read_calibration_object(json.root());
   json.finish();
   return calibration;
 }
@@ -112,23 +116,28 @@ std::string calibration_text(const CalibrationFile& calibration) {
   return json_text(calibration_json(calibration));
 }
 
+CollectiveConstants read_collectives_object(const JsonReader& reader) {
+  CollectiveConstants constants;
+  if (!reader.object({"version", "launch_s", "node_hop_s", "simple_s", "low_latency_bytes_per_s",
+                      "within_node_bytes_per_s", "between_nodes_bytes_per_s"})) {
+    return constants;
+  }
+  read_version(reader, kCollectivesFileVersion);
+  constants.launch_s = reader["launch_s"].number(kLeastTime);
+  constants.simple_s = reader["simple_s"].number(kLeastTime);
+  constants.low_latency_bytes_per_s = reader["low_latency_bytes_per_s"].number(kLeastRate);
+  constants.within_node_bytes_per_s = reader["within_node_bytes_per_s"].number(kLeastRate);
+  // Both, or neither where no sums over several nodes were measured.
+  if (reader.has("node_hop_s") || reader.has("between_nodes_bytes_per_s")) {
+    constants.node_hop_s = reader["node_hop_s"].number(kLeastTime);
+    constants.between_nodes_bytes_per_s = reader["between_nodes_bytes_per_s"].number(kLeastRate);
+  }
+  return constants;
+}
+
 CollectiveConstants parse_collectives(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
-  const JsonReader root = json.root();
-  CollectiveConstants constants;
-  if (root.object({"version", "launch_s", "node_hop_s", "simple_s", "low_latency_bytes_per_s",
-                   "within_node_bytes_per_s", "between_nodes_bytes_per_s"})) {
-    read_version(root, kCollectivesFileVersion);
-    constants.launch_s = root["launch_s"].number(kLeastTime);
-    constants.simple_s = root["simple_s"].number(kLeastTime);
-    constants.low_latency_bytes_per_s = root["low_latency_bytes_per_s"].number(kLeastRate);
-    constants.within_node_bytes_per_s = root["within_node_bytes_per_s"].number(kLeastRate);
-    // Both, or neither where no sums over several nodes were measured.
-    if (root.has("node_hop_s") || root.has("between_nodes_bytes_per_s")) {
-      constants.node_hop_s = root["node_hop_s"].number(kLeastTime);
-      constants.between_nodes_bytes_per_s = root["between_nodes_bytes_per_s"].number(kLeastRate);
-    }
-  }
+  const CollectiveConstants constants = read_collectives_object(json.root());
   json.finish();
   return constants;
 }

@@ -32,11 +32,14 @@ struct CalibrationFile {
 
 CalibrationFile read_calibration(const std::string& path);
 CalibrationFile parse_calibration(const std::string& file, std::string text);
+/// Diagnostics go to the reader's file.
+CalibrationFile read_calibration_object(const JsonReader& reader);
 nlohmann::ordered_json calibration_json(const CalibrationFile& calibration);
 std::string calibration_text(const CalibrationFile& calibration);
 
 CollectiveConstants read_collectives(const std::string& path);
 CollectiveConstants parse_collectives(const std::string& file, std::string text);
+CollectiveConstants read_collectives_object(const JsonReader& reader);
 nlohmann::ordered_json collectives_json(const CollectiveConstants& constants);
 std::string collectives_text(const CollectiveConstants& constants);
 

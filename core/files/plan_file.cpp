@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/files/model_file.h"
 #include "core/files/optimizer_json.h"
+#include "core/files/plan_cluster.h"
 #include "core/files/read.h"
 #include "core/files/schedule_request_json.h"
 #include "core/schedule/options.h"
@@ -20,7 +21,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kPlanFileVersion = 1;
+/// Those of a cluster are of version 2, which others need not be: a tandem of before reads them.
+constexpr std::int64_t kPlanFileVersion = 1, kClusterPlanFileVersion = 2;
 constexpr std::uint16_t kMostPlanDevices = 65'535;
 constexpr std::int32_t kMostPlanMicrobatches = 1'048'576;
 /// Numbers that a batch may hold in all its activations: their bytes stay within int64.
@@ -82,11 +84,12 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
 
 Prediction read_prediction(const JsonReader& reader) {
   Prediction predicted;
-  if (!reader.object({"period_s", "samples_per_s", "peak_bytes"})) return predicted;
+  if (!reader.object({"period_s", "samples_per_s", "peak_bytes", "bound_s"})) return predicted;
   predicted.period_s = reader["period_s"].number(0.0);
   predicted.samples_per_s = reader["samples_per_s"].number(0.0);
   for (const JsonReader& bytes : reader["peak_bytes"].array())
     predicted.peak_bytes.push_back(bytes.bytes());
+  if (reader.has("bound_s")) predicted.bound_s = reader["bound_s"].number(0.0);
   return predicted;
 }
 
@@ -126,7 +129,8 @@ Json order_costs_json(const OrderCosts& costs) {
 /// The model, the devices and their stages, and what must agree with them.
 void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before = root.diagnostics();
-  plan.model = read_trainable_model(root["model"]);
+  plan.model =
+      root.has("cluster") ? read_model_object(root["model"]) : read_trainable_model(root["model"]);
   plan.request.devices = root["depth"].integer<std::uint16_t>(1, kMostPlanDevices);
   read_schedule_options(root, plan.request);
   const bool sound = root.diagnostics() == before;
@@ -163,12 +167,12 @@ Plan read_plan_object(const JsonReader& root) {
   std::vector<std::string_view> known{
       "version",         "model",        "schedule",    "schedule_file", "depth",
       "microbatch_size", "microbatches", "order_costs", "optimizer",     "delay_correction",
-      "stages",          "profile",      "predicted"};
+      "stages",          "profile",      "predicted",   "cluster"};
   for (const ScheduleOption& option : schedule_options()) {
     if (!option.key.empty()) known.push_back(option.key);
   }
   if (!root.object(known)) return plan;
-  read_version(root, kPlanFileVersion);
+  read_version(root, kClusterPlanFileVersion);
   plan.schedule = root["schedule"].line();
   if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].line();
   read_cut(root, plan);
@@ -178,6 +182,7 @@ Plan read_plan_object(const JsonReader& root) {
     plan.request.costs = read_order_costs(root["order_costs"], plan.stages.size());
   plan.optimizer = read_optimizer(root);
   plan.profile = root["profile"].line();
+  read_plan_cluster(root, plan);
   if (root.diagnostics() == 0) check_size(root, plan);
   return plan;
 }
@@ -198,7 +203,7 @@ std::string plan_text(const Plan& plan) {
   for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
   const Prediction& predicted = plan.predicted;
   TANDEM_CHECK(std::isfinite(predicted.period_s) && std::isfinite(predicted.samples_per_s));
-  Json json = {{"version", kPlanFileVersion},
+  Json json = {{"version", plan.cluster ? kClusterPlanFileVersion : kPlanFileVersion},
                {"model", model_json(plan.model)},
                {"schedule", plan.schedule}};
   if (!plan.schedule_file.empty()) json["schedule_file"] = plan.schedule_file;
@@ -214,6 +219,8 @@ std::string plan_text(const Plan& plan) {
   json["predicted"] = {{"period_s", predicted.period_s},
                        {"samples_per_s", predicted.samples_per_s},
                        {"peak_bytes", predicted.peak_bytes}};
+  if (predicted.bound_s > 0.0) json["predicted"]["bound_s"] = predicted.bound_s;
+  if (plan.cluster) json["cluster"] = plan_cluster_json(*plan.cluster);
   return json_text(json);
 }
 

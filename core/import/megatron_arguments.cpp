@@ -8,8 +8,10 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/files/model_file.h"
+#include "core/import/megatron_layout.h"
 #include "core/notation/notation_words.h"
 #include "core/text/json_document.h"
 
@@ -40,11 +42,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRun{
 /// These say more together, and with numbers above.
 constexpr std::string_view kLayersOfChunk = "num-layers-per-virtual-pipeline-stage";
 constexpr std::string_view kChunks = "num-virtual-stages-per-pipeline-rank";
+constexpr std::string_view kLayout = "pipeline-model-parallel-layout";
+constexpr std::string_view kGroup = "microbatch-group-size-per-virtual-pipeline-stage";
 constexpr std::string_view kRecompute = "recompute-granularity";
 constexpr std::string_view kRecomputeMethod = "recompute-method";
 constexpr std::string_view kRecomputeLayers = "recompute-num-layers";
 constexpr std::string_view kSequenceParallel = "sequence-parallel";
 constexpr std::string_view kRecomputeFlag = "recompute-activations";
+constexpr std::string_view kSharded = "use-distributed-optimizer";
+constexpr std::string_view kStagesFirst = "use-tp-pp-dp-mapping";
 
 template <class List>
 bool contains(const List& list, std::string_view name) {
@@ -52,14 +58,15 @@ bool contains(const List& list, std::string_view name) {
 }
 
 bool has_value(std::string_view name) {
-  constexpr std::array kOthers{kLayersOfChunk, kChunks, kRecompute, kRecomputeMethod,
-                               kRecomputeLayers};
+  constexpr std::array kOthers{kLayersOfChunk, kChunks,          kLayout,         kGroup,
+                               kRecompute,     kRecomputeMethod, kRecomputeLayers};
   return contains(kValues, name) || contains(kOthers, name) ||
          std::any_of(kRun.begin(), kRun.end(), [&](const auto& row) { return row.first == name; });
 }
 
 bool is_flag(std::string_view name) {
-  return contains(kMegatronFlags, name) || name == kRecomputeFlag || name == kSequenceParallel;
+  constexpr std::array kOthers{kRecomputeFlag, kSequenceParallel, kSharded, kStagesFirst};
+  return contains(kMegatronFlags, name) || contains(kOthers, name);
 }
 
 class Arguments {
@@ -101,6 +108,8 @@ class Arguments {
     }
     add_chunks(run.options, run_number("pipeline-model-parallel-size").value_or(1));
     if (has(kSequenceParallel)) run.options.emplace_back(kSequenceParallel, "");
+    if (has(kSharded)) run.options.emplace_back("zero", "1");
+    if (has(kStagesFirst)) run.options.emplace_back("device-order", "stages-first");
     add_recompute(run.options);
     run.passed_over = std::move(passed_over_);
     return run;
@@ -158,6 +167,9 @@ class Arguments {
 
   void add_chunks(std::vector<std::pair<std::string, std::string>>& options, std::int32_t depth) {
     std::optional<std::int32_t> chunks = run_number(kChunks);
+    const auto layout = layout_of();
+    if (layout && !chunks && std::ssize(*layout) % depth == 0)
+      chunks = static_cast<std::int32_t>(std::ssize(*layout) / depth);
     if (const auto layers = run_number(kLayersOfChunk); layers && !chunks) {
       const std::int64_t each = std::int64_t{depth} * *layers;
       const std::int32_t all = has("num-layers") ? run_number("num-layers").value_or(0) : 0;
@@ -168,6 +180,22 @@ class Arguments {
     const bool interleaved = chunks.value_or(1) > 1;
     options.emplace_back("schedule", interleaved ? "interleaved" : "1f1b");
     if (interleaved) options.emplace_back("chunks", fmt::format("{}", *chunks));
+    if (const auto group = run_number(kGroup); group && interleaved)
+      options.emplace_back("group", fmt::format("{}", *group));
+    if (!layout) return;
+    std::vector<std::string> stages;
+    for (const LayerRange range : *layout)
+      stages.push_back(fmt::format("{}-{}", range.first, range.last));
+    options.emplace_back("stages", fmt::format("{}", fmt::join(stages, ",")));
+  }
+
+  /// None given, or passed over as no layout of the model's blocks.
+  std::optional<std::vector<LayerRange>> layout_of() {
+    if (!has(kLayout)) return std::nullopt;
+    const std::int32_t blocks = has("num-layers") ? run_number("num-layers").value_or(0) : 0;
+    auto layout = parse_megatron_layout(given_.at(kLayout).word, blocks);
+    if (!layout) pass_over(kLayout);
+    return layout;
   }
 
   /// Each block by itself, unless a method and a number say otherwise.

@@ -393,7 +393,7 @@ std::optional<ClusterProblem> problem_of(const ClusterSpec& spec) {
   return cluster.disconnection();
 }
 
-Cluster::Cluster(const ClusterSpec& spec) : name_(spec.name), kinds_(spec.devices) {
+Cluster::Cluster(const ClusterSpec& spec) : spec_(spec) {
   const auto refuse = [&spec](const std::optional<ClusterProblem>& problem) {
     if (!problem) return;
     throw InputError(fmt::format("cluster {}: group \"{}\": {}", spec.name,

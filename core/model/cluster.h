@@ -140,9 +140,12 @@ class Cluster {
   /// Throws InputError where problem_of() finds one.
   explicit Cluster(const ClusterSpec& spec);
 
-  const std::string& name() const { return name_; }
+  const ClusterSpec& spec() const { return spec_; }
+  const std::string& name() const { return spec_.name; }
   std::size_t size() const { return devices_.size(); }
-  const DeviceSpec& operator[](DeviceId device) const { return kinds_[devices_[device].kind]; }
+  const DeviceSpec& operator[](DeviceId device) const {
+    return spec_.devices[devices_[device].kind];
+  }
   /// "node[1].gpu[0]".
   const std::string& path(DeviceId device) const { return vertices_[devices_[device].vertex].path; }
   /// The innermost groups that hold devices, numbered from 0 in the order of their devices.
@@ -191,8 +194,7 @@ class Cluster {
   /// The innermost group that holds both.
   std::uint32_t common_group(DeviceId a, DeviceId b) const;
 
-  std::string name_;
-  std::vector<DeviceSpec> kinds_;
+  ClusterSpec spec_;
   std::vector<Vertex> vertices_;
   std::vector<GroupInstance> groups_;
   Table<DeviceId, Device> devices_;

@@ -18,7 +18,10 @@ struct Prediction {
   double period_s = 0.0;
   double samples_per_s = 0.0;
   std::vector<Bytes> peak_bytes;  // one a device
+  double bound_s = 0.0;           // no plan that was searched takes less; 0: nobody knows
 };
+
+struct PlanCluster;  // what the file of a plan says of its cluster
 
 /// A schedule, what it is asked for, and what it works on.
 struct Plan {
@@ -37,6 +40,9 @@ struct Plan {
   std::string profile =
       {};  // path of the profile it was made from, relative to the plan; may be empty
   Prediction predicted = {};
+  /// What it was planned for, where that is a cluster and not the machine of the profile, which then
+  /// has layers of any tensor degree. Null: that machine.
+  std::shared_ptr<const PlanCluster> cluster = {};
 };
 
 /// Microbatches of a batch of so many samples on each of `width` pipelines; null: they have not all

@@ -157,33 +157,31 @@ class StageRoom {
   const bool by_framework_;
 };
 
-/// The cut whose busiest stage works least. With `fits`, of those in which each stage fits alone.
-std::optional<std::vector<LayerRange>> balanced_cut(
-    const Plan& plan, std::size_t stages, StageWork& work,
-    std::function<bool(LayerRange, std::size_t stage)> fits) {
-  return partition(
-      {.layers = static_cast<std::int32_t>(layers_of(plan.model).size()),
-       .depth = static_cast<std::int32_t>(stages),
-       .cost = [&](LayerRange range, std::size_t stage) { return work.of(range, stage); },
-       .fits = std::move(fits)});
-}
-
+/// `cut`: balanced or blocks.
 std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
                                         const ClusterLayout& layout,
-                                        const AnalyticAssumptions& assumptions) {
+                                        const AnalyticAssumptions& assumptions, StageCut cut) {
   const std::size_t stages = lowered.schedule().placement.stages();
+  const std::vector<std::int32_t> boundaries = boundaries_of(plan.model, cut);
+  if (stages > boundaries.size() - 1) {
+    throw ShapeError(fmt::format("{} stages of whole blocks: {} has {}, embedding and head counted",
+                                 stages, plan.model.name, boundaries.size() - 1));
+  }
   const ClusterLayers layers(plan, layout, assumptions);
   StageWork work(lowered, layers);
+  PartitionProblem problem{
+      .layers = boundaries.back(),
+      .depth = static_cast<std::int32_t>(stages),
+      .cost = [&work](LayerRange range, std::size_t stage) { return work.of(range, stage); }};
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (lowered.one_stage_a_device()) {
     StageRoom room(plan, lowered, layout, assumptions);
-    const auto fits = [&room](LayerRange range, std::size_t stage) {
-      return room.fits(range, stage);
-    };
-    auto found = room.may_fit() ? balanced_cut(plan, stages, work, fits) : std::nullopt;
+    problem.fits = [&room](LayerRange range, std::size_t stage) { return room.fits(range, stage); };
+    auto found = room.may_fit() ? partition_at(boundaries, problem) : std::nullopt;
     if (found) return std::move(*found);
+    problem.fits = {};
   }
-  auto found = balanced_cut(plan, stages, work, {});
+  auto found = partition_at(boundaries, problem);
   TANDEM_CHECK(found.has_value(), stages);
   return std::move(*found);
 }
@@ -276,10 +274,10 @@ void set_stages(Plan& plan, const LoweredSchedule& lowered, const ClusterLayout&
                                    placement.stages(), plan.model.name, plan.model.blocks));
     }
     plan.stages = even_stages(plan.model, placement.stages());
-  } else if (cut == StageCut::balanced) {
-    plan.stages = balanced_stages(plan, lowered, layout, assumptions);
-  } else {
+  } else if (cut == StageCut::given) {
     check_given(plan, placement.stages());
+  } else {
+    plan.stages = balanced_stages(plan, lowered, layout, assumptions, cut);
   }
 }
 

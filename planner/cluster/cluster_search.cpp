@@ -160,8 +160,9 @@ class ClusterSearch {
 
   void expand(const ClusterFrame& frame, double bound) {
     std::vector<Rejected> refused;
+    const auto cut = cut_ == StageCut::balanced ? StepBound::Cut::balanced : StepBound::Cut::any;
     for (const ClusterShape& shape : space_.shapes(frame, refused))
-      open_.push({std::max(bound, bound_of(shape, StepBound::Cut::balanced)), order_++, 0, shape});
+      open_.push({std::max(bound, bound_of(shape, cut)), order_++, 0, shape});
     answer_.rejected.insert(answer_.rejected.end(), refused.begin(), refused.end());
   }
 
@@ -189,7 +190,9 @@ class ClusterSearch {
     if (!best && too_large) {
       if (shape.frame.sharded_optimizer) too_large_.insert(unsharded(shape));
       // Where a device has one stage, no cut fits.
-      if (shape.schedule->replicas_per_device == 1 && !shape.schedule->evicts) return;
+      if (cut_ == StageCut::balanced && shape.schedule->replicas_per_device == 1 &&
+          !shape.schedule->evicts)
+        return;
     }
     might_be_better(bound_of(shape, StepBound::Cut::any), shape);
     if (!best) return;
@@ -273,7 +276,7 @@ class ClusterSearch {
     try {
       const bool by_costs = shape.schedule->orders_by_costs;
       std::optional<LoweredSchedule> own;
-      if (by_costs) own = schedule_on_cluster(plan, on, assumptions);
+      if (by_costs) own = schedule_on_cluster(plan, on, assumptions, cut_);
       const LoweredSchedule& of = own ? *own : lowered(shape, plan);
       std::optional<double> seconds;
       const auto wanted = [&](const StageCosts& costs) {
@@ -282,8 +285,8 @@ class ClusterSearch {
         ++outcome.simulated;
         return interests(shape.frame, *seconds, outcome);
       };
-      auto prices = prices_if_it_fits(plan, of, on, assumptions,
-                                      by_costs ? StageCut::given : StageCut::balanced, wanted);
+      auto prices =
+          prices_if_it_fits(plan, of, on, assumptions, by_costs ? StageCut::given : cut_, wanted);
       if (prices) return {candidate(shape, std::move(*prices), *seconds, order)};
       const bool too_slow = seconds && !interests(shape.frame, *seconds, outcome);
       outcome.too_large += too_slow ? 0 : 1;
@@ -341,6 +344,7 @@ class ClusterSearch {
   }
 
   const ClusterQuestion& question_;
+  const StageCut cut_ = question_.base.cut;
   const std::function<bool()>& stop_;
   const std::shared_ptr<ClusterWays> ways_;
   const ClusterSpace space_;

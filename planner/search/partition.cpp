@@ -182,4 +182,26 @@ std::optional<std::vector<LayerRange>> partition(const PartitionProblem& problem
   return cuts.stages();
 }
 
+std::optional<std::vector<LayerRange>> partition_at(const std::vector<std::int32_t>& boundaries,
+                                                    const PartitionProblem& problem) {
+  if (std::ssize(boundaries) == problem.layers + 1) return partition(problem);  // all of them
+  const auto layers = [&boundaries](LayerRange between) {
+    return LayerRange{boundaries[static_cast<std::size_t>(between.first)],
+                      boundaries[static_cast<std::size_t>(between.last)]};
+  };
+  PartitionProblem of_parts{.layers = static_cast<std::int32_t>(boundaries.size()) - 1,
+                            .depth = problem.depth,
+                            .cost = [&](LayerRange range, std::size_t stage) {
+                              return problem.cost(layers(range), stage);
+                            }};
+  if (problem.fits) {
+    of_parts.fits = [&](LayerRange range, std::size_t stage) {
+      return problem.fits(layers(range), stage);
+    };
+  }
+  auto cut = partition(of_parts);
+  if (cut) std::ranges::transform(*cut, cut->begin(), layers);
+  return cut;
+}
+
 }  // namespace tandem

@@ -28,4 +28,9 @@ struct PartitionProblem {
 /// alone, from the last stage on.
 std::optional<std::vector<LayerRange>> partition(const PartitionProblem& problem);
 
+/// The same of cuts whose stages start and end at these layers alone: 0 first, problem.layers last,
+/// ascending.
+std::optional<std::vector<LayerRange>> partition_at(const std::vector<std::int32_t>& boundaries,
+                                                    const PartitionProblem& problem);
+
 }  // namespace tandem

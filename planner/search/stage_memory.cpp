@@ -8,8 +8,19 @@
 namespace tandem {
 
 std::string_view name(StageCut cut) {
-  constexpr std::array<std::string_view, 3> kNames{"balanced", "even", "given"};
+  constexpr std::array<std::string_view, 4> kNames{"balanced", "even", "given", "blocks"};
   return kNames[static_cast<std::size_t>(cut)];
+}
+
+std::vector<std::int32_t> boundaries_of(const ModelSpec& model, StageCut cut) {
+  const std::vector<LayerKind> kinds = layers_of(model);
+  std::vector<std::int32_t> boundaries{0};
+  for (std::size_t layer = 1; layer < kinds.size(); ++layer) {
+    const bool within = kinds[layer - 1] == LayerKind::attention && kinds[layer] == LayerKind::mlp;
+    if (cut != StageCut::blocks || !within) boundaries.push_back(static_cast<std::int32_t>(layer));
+  }
+  boundaries.push_back(static_cast<std::int32_t>(kinds.size()));
+  return boundaries;
 }
 
 std::array<ClassBytes, 6> classes(const MemoryByClass& memory) {

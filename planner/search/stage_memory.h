@@ -25,10 +25,14 @@ enum class StageCut : std::uint8_t {
              // its device if there are any
   even,      // as many blocks in each, as Megatron does
   given,     // as the plan's stages say
+  blocks,  // as balanced, where no stage ends within a block: other engines' stages hold whole ones
 };
 
-/// "balanced", "even", "given".
+/// "balanced", "even", "given", "blocks".
 std::string_view name(StageCut cut);
+
+/// The layers where stages may start and end under a cut: any, or those between blocks.
+std::vector<std::int32_t> boundaries_of(const ModelSpec& model, StageCut cut);
 
 struct ClassBytes {
   std::string_view name;

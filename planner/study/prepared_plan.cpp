@@ -31,18 +31,6 @@ constexpr std::int64_t kMostCells = 1 << 20;
   throw InputError(std::vector<Diagnostic>{{message, place, {}}});
 }
 
-/// An option that a schedule does not have is an error, not ignored.
-void check_options(const std::string& path, const Plan& plan, const ScheduleTraits& traits) {
-  if (const ScheduleOption* option = option_not_taken(traits, plan.request)) {
-    reject(path, fmt::format("/{}", option->key),
-           fmt::format("schedule {} has no such option", traits.name));
-  }
-  if (plan.request.costs && !traits.orders_by_costs) {
-    reject(path, "/order_costs",
-           fmt::format("schedule {} has the same order at any costs", traits.name));
-  }
-}
-
 /// The schedule of its own that the plan names.
 void read_user_schedule(const std::string& path, Plan& plan) {
   const std::string file = beside(path, plan.schedule_file);
@@ -78,10 +66,8 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
                        kMostCells));
   }
   try {
-    if (plan.user_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));
+    if (plan.user_schedule == nullptr) check_schedule_options(path, plan);
     return make_schedule(plan);
-  } catch (const UsageError& error) {
-    reject(path, "/schedule", error.what());
   } catch (const InputError& error) {
     if (!error.diagnostics().front().place.file.empty()) throw;
     reject(path, "/schedule", error.what());
@@ -89,6 +75,23 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 }
 
 }  // namespace
+
+void check_schedule_options(const std::string& path, const Plan& plan) {
+  const ScheduleTraits* traits = nullptr;
+  try {
+    traits = &find_schedule(plan.schedule);
+  } catch (const UsageError& error) {
+    reject(path, "/schedule", error.what());
+  }
+  if (const ScheduleOption* option = option_not_taken(*traits, plan.request)) {
+    reject(path, fmt::format("/{}", option->key),
+           fmt::format("schedule {} has no such option", traits->name));
+  }
+  if (plan.request.costs && !traits->orders_by_costs) {
+    reject(path, "/order_costs",
+           fmt::format("schedule {} has the same order at any costs", traits->name));
+  }
+}
 
 PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool> global_norm,
                           bool post_validation, Storage storage) {

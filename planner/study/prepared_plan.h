@@ -32,6 +32,10 @@ struct PreparedPlan {
 PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool> global_norm = {},
                           bool post_validation = false, Storage storage = Storage::f32);
 
+/// Throws InputError at its place in the file where the plan's schedule is unknown or has not the
+/// options that the plan gives it.
+void check_schedule_options(const std::string& path, const Plan& plan);
+
 /// Where the plan's own profile is, or `given` where that is not empty. Throws InputError when
 /// there is none.
 std::string profile_path_of(const std::string& plan_path, const Plan& plan,

@@ -57,10 +57,6 @@ CollectiveGroup group_of(const Cluster& cluster, const std::vector<DeviceId>& de
   return group;
 }
 
-std::string_view name(DeviceOrder order) {
-  return order == DeviceOrder::replicas_first ? "replicas-first" : "stages-first";
-}
-
 const Route& ClusterWays::between(DeviceId from, DeviceId to) {
   const auto [place, unknown] = known_.try_emplace(std::uint64_t{index(from)} << 32 | index(to));
   if (unknown) place->second = cluster_->route(from, to);

@@ -12,19 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/memory/cluster_assumptions.h"
 #include "core/model/calibration.h"
 #include "core/model/cluster.h"
 #include "core/program/program.h"
 #include "simulator/cost/collective_model.h"
 
 namespace tandem {
-
-/// Which device of a cluster is which of a plan.
-enum class DeviceOrder : std::uint8_t {
-  replicas_first,  // the replicas of a stage stand together: stage s, replica r on s · width + r
-  stages_first,    // the stages of a pipeline do: on r · depth + s
-};
-std::string_view name(DeviceOrder order);
 
 /// The ways through a cluster, each looked for once and kept: to be used by one thread. The cluster
 /// must outlive it.

@@ -32,7 +32,8 @@ using Document = nlohmann::json;
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
 Document document(const std::string& name) {
-  const auto path = source_folder() / "tools/schemas" / name;
+  const bool of_file = name.ends_with(".schema.json");  // and not of what a command prints
+  const auto path = source_folder() / (of_file ? "core/files" : "tools/schemas") / name;
   std::ifstream file(path);
   if (!file) throw std::runtime_error("no schema " + path.string());
   return Document::parse(file);

@@ -2,7 +2,6 @@
 // its choice.
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <ranges>
 #include <string>
@@ -13,14 +12,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/ascii.h"
-#include "core/base/utf8.h"
 #include "core/files/read.h"
 #include "core/import/models.h"
 #include "core/lower/lower.h"
 #include "core/schedule/user_schedule.h"
 #include "core/text/count_text.h"
-#include "core/text/files.h"
 #include "core/text/output_place.h"
 #include "executor/checkpoint/kept_tensors.h"
 #include "planner/search/explain.h"
@@ -35,6 +31,7 @@
 #include "tools/commands/command.h"
 #include "tools/commands/plan_graph.h"
 #include "tools/commands/plan_on_cluster.h"
+#include "tools/commands/plan_output.h"
 #include "tools/options/given_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/print/words.h"
@@ -141,26 +138,6 @@ std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& p
   for (std::string& warning : storage_warnings(request.storage))
     warnings.push_back(std::move(warning));
   return warnings;
-}
-
-/// A file as seen from the folder of another.
-std::string path_from(const std::string& file, const std::string& output) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path folder = fs::weakly_canonical(fs::absolute(output, error).parent_path(), error);
-  const fs::path target = fs::weakly_canonical(fs::absolute(file, error), error);
-  const fs::path relative = target.lexically_relative(folder);
-  return relative.empty() ? target.generic_string() : relative.generic_string();
-}
-
-/// The path of an option's file as the plan names it; empty: no plan is written, or the option is
-/// not given.
-std::string path_in_plan(const Options& options, const char* option) {
-  if (!options.has("output") || !options.has(option)) return {};
-  std::string path = path_from(options.text(option), options.text("output"));
-  if (end_of_line(path) != std::string::npos || first_invalid_utf8(path) != path.size())
-    options[option].reject("a path that a plan can name, a line of UTF-8");
-  return path;
 }
 
 /// How many layers each stage gets: "5+4+4+5".
@@ -391,11 +368,7 @@ int run_plan(const Options& options) {
   Plan best = result.ranked.front().plan;
   best.profile = profile;
   best.schedule_file = schedule_file;
-  if (!output.empty()) {
-    const std::string text = plan_text(best);
-    parse_plan(output, text);  // nothing is written that no command would read
-    write_file(output, text);
-  }
+  if (!output.empty()) write_plan(output, best);
   const std::vector<std::string> warnings = plan_warnings(request, best);
   if (options.has("json")) {
     print_result("plan", config_of(options, request),

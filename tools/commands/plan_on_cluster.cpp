@@ -14,12 +14,15 @@
 
 #include "core/schedule/options.h"
 #include "core/text/count_text.h"
+#include "core/text/output_place.h"
 #include "planner/cluster/cluster_search.h"
+#include "planner/cluster/plan_of_cluster.h"
 #include "planner/search/explain.h"
 #include "planner/study/timed_search.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
+#include "tools/commands/plan_output.h"
 #include "tools/commands/plan_published.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/given_options.h"
@@ -39,6 +42,7 @@ constexpr std::array kSearched{"tensor", "depth",     "width",        "chunks", 
                                "zero",   "recompute", "device-order", "schedule"};
 /// What is given once and holds for every plan: `simulate` takes it as it stands.
 constexpr std::array kPassedOn{"gpu",
+                               "cut",
                                "sequence",
                                "dtype",
                                "attention",
@@ -69,7 +73,7 @@ ClusterQuestion cluster_question_of(const Options& options) {
   for (const char* name : {"model", "global-batch"}) {
     if (!options.has(name)) refuse(options, "--{} is missing", name);
   }
-  for (const char* name : {"schedule-file", "storage", "output"}) {
+  for (const char* name : {"schedule-file", "storage"}) {
     if (options.has(name)) refuse(options, "--{} is not for a plan on a cluster", name);
   }
   std::vector<std::string_view> read{"model", "cluster", "semantics", "device-order", "zero"};
@@ -361,7 +365,8 @@ Json cluster_config(const Options& options, const ClusterQuestion& question) {
           {"objective", name(question.objective)},
           {"semantics", question.vanilla_only ? "vanilla" : "any"},
           {"optimizer", name(question.base.plan.optimizer.kind)},
-          {"given", std::move(given)}};
+          {"given", std::move(given)},
+          {"output", options.has("output") ? Json(options.text("output")) : Json()}};
 }
 
 Json cluster_assumptions(const ClusterQuestion& question) {
@@ -398,7 +403,7 @@ namespace {
 
 void add_cluster_plan_options(Options& options) {
   options.group("On a cluster, in place of a profile");
-  for (const char* flag : {"cluster", "gpu", "tensor", "depth", "zero", "device-order",
+  for (const char* flag : {"cluster", "gpu", "tensor", "depth", "zero", "device-order", "cut",
                            "microbatch-size", "sequence", "dtype", "attention", "transfers"})
     declare(options, flag);
   options.value("width", "W", "pipelines side by side (default: searched)")
@@ -424,10 +429,19 @@ void add_cluster_plan_options(Options& options) {
 int run_plan_on_cluster(const Options& options) {
   if (options.has("planner")) return run_published_planners(options);
   const ClusterQuestion question = cluster_question_of(options);
+  const std::string output = options.text("output");
+  if (!output.empty()) check_can_write(output);
+  const std::string profile = path_in_plan(options, "profile");
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
   const ClusterAnswer answer =
       find_cluster_plans(question, [&] { return guard.token().stop_requested(); });
   if (answer.ranked.empty()) refuse_all(question, answer);
+  if (!output.empty()) {
+    const bool of_time = question.objective == Objective::throughput;
+    Plan best = plan_for_file(answer.ranked.front(), of_time ? answer.bound : 0.0);
+    best.profile = profile;
+    write_plan(output, best);
+  }
   if (options.has("json")) {
     print_result("plan", cluster_config(options, question), cluster_assumptions(question),
                  as_json(options, question, answer));

@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/files/plan_cluster.h"
 #include "core/files/read.h"
 #include "core/model/slice_lengths.h"
 #include "executor/checkpoint/semantics_digest.h"
 #include "executor/stage/reference_stages.h"
+#include "planner/cluster/plan_of_cluster.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/notices.h"
@@ -50,6 +52,27 @@ std::int64_t steps_of(const Options& options, const Beginning& beginning, bool r
   if (steps > beginning.batches() || (restarted && steps == beginning.batches())) return steps;
   throw InputError(fmt::format("{} steps are trained already: --steps {} is no further one",
                                beginning.batches(), steps));
+}
+
+/// The plan at `path`. That of a cluster has its times, not those of this machine: they are left
+/// out. Throws InputError where it can't be trained here.
+Plan trainable_plan(const std::string& path, bool says_so) {
+  Plan plan = read_plan(path);
+  if (!plan.cluster) return plan;
+  const std::string& cluster = plan.cluster->name;
+  if (const std::string reason = why_not_trained_here(plan); !reason.empty()) {
+    throw InputError(fmt::format(
+        "{}: a plan of cluster {}, which can't be trained here: {}; tandem export {} hands it over "
+        "to another engine",
+        path, cluster, reason, path));
+  }
+  if (says_so) {
+    print_note(fmt::format("the plan was made for cluster {}: this machine's times are others",
+                           cluster));
+  }
+  plan.predicted = {};
+  plan.profile.clear();
+  return plan;
 }
 
 /// That of the run before, where none is given.
@@ -126,7 +149,7 @@ Training prepare_training(const Options& options, const RankPlace* place) {
       given_options(options, {"clip", "delay-correction", "post-validation", "storage"});
   const GradientGuard guard = guard_of(options, given.clip);
   const std::string& path = options.words()[0];
-  Plan asked = read_plan(path);
+  Plan asked = trainable_plan(path, is_first);
   asked.optimizer.correction = given.delay_correction.value_or(asked.optimizer.correction);
   PreparedPlan prepared = prepare_plan(
       path, std::move(asked), guard.is_global() ? std::optional(true) : given.global_norm(),

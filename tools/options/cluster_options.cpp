@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/files/constants_files.h"
 #include "core/files/model_file.h"
+#include "core/files/plan_cluster.h"
 #include "core/files/profile_file.h"
 #include "core/files/read.h"
 #include "core/import/models.h"
@@ -23,6 +24,8 @@
 #include "core/model/catalog.h"
 #include "core/text/files.h"
 #include "core/text/json_document.h"
+#include "planner/cluster/plan_of_cluster.h"
+#include "planner/study/prepared_plan.h"
 #include "planner/study/timed_search.h"
 #include "tools/cli/file_cache.h"
 #include "tools/cli/split.h"
@@ -295,11 +298,12 @@ std::span<const ScenarioOption> cluster_rows() {
           return setting(&Given::device_order,
                          *one_of(value, {DeviceOrder::replicas_first, DeviceOrder::stages_first}));
         }},
-       {"cut", "balanced|even",
-        "on a cluster: balanced: minimise the busiest stage's compute (default); even: equal "
-        "numbers of blocks",
+       {"cut", "KIND",
+        "on a cluster: balanced|blocks|even: the busiest stage computes least (default), the same "
+        "of whole blocks, as other engines have them, or equal numbers of blocks",
         [](Value value) {
-          return setting(&Given::cut, *one_of(value, {StageCut::balanced, StageCut::even}));
+          return setting(&Given::cut,
+                         *one_of(value, {StageCut::balanced, StageCut::blocks, StageCut::even}));
         }},
        {"stages", "A-B,B-C",
         "on a cluster: the layers of each stage, counted from 0 (embedding, attention, mlp, …, "
@@ -388,6 +392,35 @@ ClusterRequest cluster_request(const GivenOptions& given, const ScheduleTraits& 
   if (given.microbatches) request.microbatches = static_cast<std::int32_t>(*given.microbatches);
   request.global_batch = given.global_batch;
   request.blocking_transfers = given.blocking_transfers;
+  return request;
+}
+
+ClusterRequest cluster_request(const GivenOptions& given, const Plan& plan) {
+  refuse_given(given, {"cluster", "profile", "transfers"}, "--{} is not taken: the plan sets it");
+  refuse_given(given, {"storage"}, "--{} is not taken: the plan has a dtype, that of its cluster");
+  refuse_given(given, {"link-rate"}, "--{} is not taken: the plan has a cluster's links");
+  const PlanCluster& on = *plan.cluster;
+  if (given.has("contention") && (on.calibration || on.assumptions.collectives)) {
+    refuse(
+        given,
+        "--contention is not taken: the plan's sums are priced by fitted constants, which do not "
+        "model shared links");
+  }
+  check_schedule_options(given.plan, plan);
+  std::shared_ptr<const TensorProfiles> measured;
+  if (!plan.profile.empty())
+    measured = read_cached<tensor_profiles_at>(profile_path_of(given.plan, plan));
+  ClusterRequest request = cluster_request(plan, std::move(measured));
+  if (given.memory) {
+    ClusterSpec spec = on.cluster;
+    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
+    request.cluster = std::make_shared<const Cluster>(spec);
+    request.memory = given.memory;
+  }
+  request.assumptions.reserve = given.reserve.value_or(request.assumptions.reserve);
+  ScheduleRequest& schedule = request.plan.request;
+  schedule.global_norm = given.global_norm().value_or(schedule.global_norm);
+  schedule.post_validation = schedule.post_validation || given.post_validation();
   return request;
 }
 

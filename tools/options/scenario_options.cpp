@@ -120,19 +120,27 @@ PlanOnCluster plan_on_cluster(const GivenOptions& given) {
   return on;
 }
 
-PlanFileRequest priced_plan_request(const GivenOptions& given) {
+PlanFileRequest priced_plan_request(const GivenOptions& given, std::shared_ptr<const Plan> plan) {
+  PlanFileRequest request = plan_request(given, std::move(plan));
+  const std::string profile = profile_path_of(given.plan, *request.plan, given.profile);
+  request.profile = std::make_shared<const Profile>(read_cached<read_profile>(profile));
+  if (given.has("cluster")) request.on = plan_on_cluster(given);
+  return request;
+}
+
+/// A plan with its prices: those of the cluster that it was made for, or of its profile.
+void set_priced_plan(const GivenOptions& given, std::shared_ptr<const Plan> plan,
+                     ScenarioRequest& request) {
   std::vector<std::string> said = flags_of_plans();
   for (const char* flag :
        {"costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"})
     said.emplace_back(flag);
   refuse_said(given, "the plan", said);
-  refuse_given(given, cost_flags(), "a plan has measured costs: --{} is not taken");
-  PlanFileRequest request =
-      plan_request(given, std::make_shared<const Plan>(read_cached<read_plan>(given.plan)));
-  const std::string profile = profile_path_of(given.plan, *request.plan, given.profile);
-  request.profile = std::make_shared<const Profile>(read_cached<read_profile>(profile));
-  if (given.has("cluster")) request.on = plan_on_cluster(given);
-  return request;
+  refuse_given(given, cost_flags(), "a plan has its costs: --{} is not taken");
+  if (plan->cluster)
+    request.source = cluster_request(given, *plan);
+  else
+    request.source = priced_plan_request(given, std::move(plan));
 }
 
 /// What goes together, whatever the source.
@@ -168,7 +176,9 @@ void set_memory(const GivenOptions& given, ScenarioRequest& request) {
 /// All but the source.
 void set_run(const GivenOptions& given, ScenarioRequest& request) {
   request.lanes = given.lanes;
-  request.blocking_transfers = given.blocking_transfers;
+  const ClusterRequest* const cluster = request.cluster();
+  request.blocking_transfers =
+      given.blocking_transfers || (cluster != nullptr && cluster->blocking_transfers);
   request.contention = given.has("contention");
   request.compute_slowdown = given.compute_slowdown;
   for (const auto& [kind, perturbations] : given.perturbations)
@@ -181,11 +191,15 @@ void set_run(const GivenOptions& given, ScenarioRequest& request) {
 /// Of one schedule; null: of a plan or a user's.
 ScenarioRequest request_of(const GivenOptions& given, const ScheduleTraits* traits,
                            OtherOptions others) {
-  const bool on_cluster = names_a_cluster(given);
+  const bool names_cluster = names_a_cluster(given);
+  const std::shared_ptr<const Plan> plan =
+      given.plan.empty() ? nullptr
+                         : std::make_shared<const Plan>(read_cached<read_plan>(given.plan));
+  const bool on_cluster = names_cluster || (plan && plan->cluster);
   check_sources(given, on_cluster);
   ScenarioRequest request;
-  if (!given.plan.empty()) {
-    request.source = priced_plan_request(given);
+  if (plan) {
+    set_priced_plan(given, plan, request);
   } else if (on_cluster) {
     if (traits == nullptr) refuse(given, "--schedule is missing");
     request.source = cluster_request(given, *traits, others);
@@ -327,7 +341,11 @@ ScenarioRequest check_request(const GivenOptions& given) {
     std::erase(said, "schedule-file");
     said.emplace_back("microbatch-size");
     refuse_said(given, "the plan", said);
-    request.source = plan_request(given, std::make_shared<const Plan>(read_plan(given.plan)));
+    auto plan = std::make_shared<const Plan>(read_plan(given.plan));
+    if (plan->cluster)
+      request.source = cluster_request(given, *plan);
+    else
+      request.source = plan_request(given, std::move(plan));
   }
   set_memory(given, request);
   return request;

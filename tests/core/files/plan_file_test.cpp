@@ -1,10 +1,14 @@
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include "core/files/plan_cluster.h"
 #include "core/files/read.h"
+#include "core/model/catalog.h"
 #include "core/model/plan.h"
 #include "tests/core/error_of.h"
 #include "tests/support/edited_text.h"
@@ -63,6 +67,62 @@ TEST(PlanFile, ReadsAPlan) {
   EXPECT_EQ(plan.predicted.period_s, 0.125);
   EXPECT_EQ(plan.predicted.samples_per_s, 64.0);
   EXPECT_EQ(plan.predicted.peak_bytes, (std::vector<Bytes>{100, 200, 300}));
+}
+
+/// kPlan on a cluster, with all that a file may say of that.
+Plan plan_of_two_nodes() {
+  Plan plan = parse_plan("plan.json", kPlan);
+  PlanCluster on{.cluster = cluster_of_nodes("2xDGX-A100"), .name = "2xDGX-A100"};
+  on.assumptions.format = NumberFormat::bf16;
+  on.assumptions.attention = AttentionKernel::flash;
+  on.assumptions.tensor = 2;
+  on.assumptions.sequence_parallel = on.assumptions.sharded_optimizer = true;
+  on.assumptions.reserve = {.share = 1.0 / 3.0, .bytes = 7};
+  on.assumptions.fits_by = FitsBy::tandem;
+  on.assumptions.product_fraction = 0.7;
+  on.assumptions.link_fraction = 1.0 / 7.0;
+  on.assumptions.collectives = CollectiveConstants{1e-6, 2e-6, 3e-6, 4e9, 5e9, 6e9};
+  on.calibration = CalibrationFile{.device = "A100", .constants = kTypicalConstants};
+  on.assumptions.calibration = on.calibration->constants;
+  on.order = DeviceOrder::stages_first;
+  on.blocking_transfers = true;
+  plan.predicted.bound_s = 0.1;
+  plan.cluster = std::make_shared<const PlanCluster>(std::move(on));
+  return plan;
+}
+
+TEST(PlanFile, ReadsBackAPlanOfACluster) {
+  const Plan plan = plan_of_two_nodes();
+  const std::string text = plan_text(plan);
+  const Plan again = parse_plan("again.json", text);
+  EXPECT_EQ(plan_text(again), text);
+  ASSERT_NE(again.cluster, nullptr);
+  const PlanCluster &on = *again.cluster, &was = *plan.cluster;
+  EXPECT_EQ(on.name, was.name);
+  EXPECT_EQ(on.cluster, was.cluster);
+  EXPECT_EQ(on.calibration, was.calibration);
+  EXPECT_EQ(on.assumptions.calibration, was.assumptions.calibration);
+  EXPECT_EQ(on.assumptions.collectives, was.assumptions.collectives);
+  EXPECT_EQ(on.assumptions.reserve, was.assumptions.reserve);
+  EXPECT_EQ(on.assumptions.link_fraction, was.assumptions.link_fraction);
+  EXPECT_EQ(on.assumptions.memory_fraction, std::nullopt);
+  EXPECT_EQ(on.order, was.order);
+  EXPECT_TRUE(on.blocking_transfers);
+  EXPECT_EQ(again.predicted.bound_s, 0.1);
+}
+
+TEST(PlanFile, SaysWhatIsWrongWithACluster) {
+  const std::string text = plan_text(plan_of_two_nodes());
+  const auto error = [&text](const std::string& from, const std::string& to) {
+    return plan_error(with(text, from, to));
+  };
+  EXPECT_NE(error("\"microbatches\"", "\"schedule_file\": \"own.txt\", \"microbatches\"")
+                .find("/schedule_file"),
+            std::string::npos);
+  EXPECT_NE(error("\"zero\": 1", "\"zero\": 2").find("/cluster/zero"), std::string::npos);
+  EXPECT_NE(error("\"depth\": 3", "\"depth\": 2").find("/stages"), std::string::npos);
+  EXPECT_NE(error("\"tensor\": 2", "\"tensor\": 6").find("the plan takes 18 devices"),
+            std::string::npos);
 }
 
 TEST(PlanFile, ReadsBackWhatItWrites) {

@@ -91,6 +91,25 @@ TEST(MegatronArguments, WhatIsWrongIsSaidWhereItStands) {
 
 using Options = std::vector<std::pair<std::string, std::string>>;
 
+TEST(MegatronArguments, ALayoutSaysTheStages) {
+  const auto of = [](const std::string& layout) {
+    return parse_megatron_run("a",
+                              "--num-layers 7 --pipeline-model-parallel-size 2 "
+                              "--pipeline-model-parallel-layout \"" +
+                                  layout + "\"");
+  };
+  EXPECT_EQ(of("Et*3|t*4L").options,
+            (Options{{"depth", "2"}, {"schedule", "1f1b"}, {"stages", "0-7,7-16"}}));
+  EXPECT_EQ(of("Et*2|(tt|)*1,t*2|tL").options, (Options{{"depth", "2"},
+                                                        {"schedule", "interleaved"},
+                                                        {"chunks", "2"},
+                                                        {"stages", "0-5,5-9,9-13,13-16"}}));
+  for (const char* bad : {"Et*3|t*3L", "t*7", "Et*7|L|", "Et*7|(tL", "Et*99999999|L", "Et*7|mL"})
+    EXPECT_THAT(of(bad).passed_over, ElementsAre("pipeline-model-parallel-layout")) << bad;
+  EXPECT_EQ(parse_megatron_run("a", "--use-distributed-optimizer --use-tp-pp-dp-mapping").options,
+            (Options{{"zero", "1"}, {"device-order", "stages-first"}}));
+}
+
 TEST(MegatronArguments, HowItWasRunBecomesOptions) {
   const MegatronRun run = parse_megatron_run(
       "a",

@@ -67,6 +67,26 @@ TEST(ClusterPlan, NoOtherCutHasALessBusyStage) {
   }
 }
 
+TEST(ClusterPlan, NoOtherCutOfWholeBlocksHasALessBusyStage) {
+  const Cluster cluster(cluster_of_nodes("p3dn.24xlarge"));
+  const Plan plan = plan_of("gpt2-large", "1f1b", 1, 3, 1, 8);
+  const ClusterPlan made =
+      plan_on_cluster(plan, ClusterLayout(cluster, 1, 3, {}), {}, StageCut::blocks);
+  const auto layers = static_cast<std::int32_t>(layers_of(made.plan.model).size());
+  const Duration best = busiest(made, cluster, made.plan.stages);
+  const auto between_blocks = [&](std::int32_t at) { return at % 2 == 1 || at == layers; };
+  for (const LayerRange stage : made.plan.stages) EXPECT_TRUE(between_blocks(stage.last));
+  for (std::int32_t a = 1; a < layers - 1; a += 2) {
+    for (std::int32_t b = a + 2; b < layers; b += 2) {
+      ASSERT_GE(busiest(made, cluster, {{0, a}, {a, b}, {b, layers}}), best) << a << " " << b;
+    }
+  }
+  Plan shallow = plan_of("gpt2", "1f1b", 1, 8, 1, 8);
+  shallow.model.blocks = 4;
+  EXPECT_THROW(plan_on_cluster(shallow, ClusterLayout(cluster, 1, 8, {}), {}, StageCut::blocks),
+               InputError);
+}
+
 TEST(ClusterPlan, AnEvenCutHasAsManyBlocksInEachStage) {
   const Cluster cluster(cluster_of_nodes("p3dn.24xlarge"));
   const auto cut = [&](std::uint16_t depth, StageCut kind) {
