@@ -40,8 +40,8 @@ struct Plan {
   std::string profile =
       {};  // path of the profile it was made from, relative to the plan; may be empty
   Prediction predicted = {};
-  /// What it was planned for, where that is a cluster and not the machine of the profile, which then
-  /// has layers of any tensor degree. Null: that machine.
+  /// What it was planned for, where that is a cluster and not the machine of the profile, which
+  /// then has layers of any tensor degree. Null: that machine.
   std::shared_ptr<const PlanCluster> cluster = {};
 };
 

@@ -16,6 +16,7 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostCuts = 2'000'000;
+constexpr double kRounding = 1e-12;
 constexpr double kTooLong = std::numeric_limits<double>::infinity();
 
 /// The classes of a part, one added or taken away at a time, and what it takes.
@@ -147,7 +148,8 @@ class MaxLoadProgramme {
     const double by_accelerators = (graph_.accelerators - accelerators) * limit_;
     const std::int32_t left = graph_.processors - processors;
     const double by_processors = left == 0 ? 0.0 : left * limit_ * share_;
-    return total_ - before <= by_accelerators + by_processors;
+    // The same times in another order sum up to a little more or less.
+    return total_ - before <= by_accelerators + by_processors + total_ * kRounding;
   }
 
   /// The states that may lead to something better.

@@ -1,6 +1,7 @@
 // --optimizer muon: from a plan to training, its memory and its price, its options.
 
 #include <string>
+#include <string_view>
 
 #include "tests/tools/tandem.h"
 
@@ -21,7 +22,9 @@ class MuonOption : public CommandLine {
 
 TEST_F(MuonOption, TrainsTheReferencesBitsInTheMemoryThatIsPlanned) {
   const std::string train = " --steps 4 --verify --json ";
+  const bool bf16 = json_of("doctor --json")["result"]["bf16_products"] == "yes";
   for (const char* options : {"", "--delay-correction error-feedback", "--products bf16"}) {
+    if (std::string_view(options) == "--products bf16" && !bf16) continue;
     const Json muon = json_of("train muon.json" + train + options)["result"];
     EXPECT_EQ(muon["verified"], true);
     for (const Json& row : muon["memory"]) EXPECT_EQ(row["equal"], true) << options;

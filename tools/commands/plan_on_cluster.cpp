@@ -26,7 +26,7 @@
 #include "tools/commands/plan_published.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/given_options.h"
-#include "tools/print/objective_words.h"
+#include "tools/print/cluster_plan_words.h"
 #include "tools/print/scenario_summary.h"
 #include "tools/print/words.h"
 
@@ -152,140 +152,6 @@ static std::string simulate_command(const Options& options, const ClusterCandida
   }
   return text;
 }
-
-namespace {
-
-std::string layout_text(const ClusterCandidate& of) {
-  return fmt::format("{} x {} x {}", of.request.assumptions.tensor, of.plan.request.devices,
-                     of.plan.request.width);
-}
-
-/// Of the peak of the devices used, nothing that is made again counted.
-double model_flops_per_s(const ClusterCandidate& of) {
-  return model_flops(of.plan.model) * of.plan.predicted.samples_per_s /
-         static_cast<double>(of.devices);
-}
-
-std::string name_with_options(const Plan& plan) {
-  std::string name = plan.schedule;
-  const ScheduleTraits& traits = find_schedule(plan.schedule);
-  if (traits.replicas_per_device == 0) name += fmt::format(" v={}", plan.request.chunks);
-  if (plan.request.slices.count > 1) name += fmt::format(" n={}", plan.request.slices.count);
-  if (plan.request.extra_in_flight > 0) name += fmt::format(" +{}", plan.request.extra_in_flight);
-  return name;
-}
-
-constexpr std::string_view kRow =
-    "{:<18} {:<8} {:<12} {:>9} {:>9} {:>4} {:>8} {:>7} {:>9} {:>6} {:>9} {:>8}\n";
-
-void print_candidate(const ClusterCandidate& of, double best) {
-  const Plan& plan = of.plan;
-  const double more = 100 * (of.value / best - 1);
-  fmt::print(kRow, name_with_options(plan), short_name(of.weights), layout_text(of),
-             fmt::format("{} x {}", plan.microbatch_size, plan.request.microbatches),
-             name(plan.request.recompute), of.request.assumptions.sharded_optimizer ? 1 : 0,
-             fmt::format("{:.4g} s", of.period_s),
-             of.value == best ? "" : fmt::format("{:+.1f} %", more),
-             fmt::format("{:.4g}", plan.predicted.samples_per_s),
-             fmt::format("{:.0f}", model_flops_per_s(of) / 1e12), print_bytes(of.peak_bytes),
-             of.usd ? fmt::format("${:.3g}", *of.usd) : "-");
-}
-
-/// Why a schedule is not the answer.
-std::string why_not(const ScheduleOutcome& of, Objective objective, double best) {
-  if (of.bound > 0.0) {
-    return fmt::format("Not simulated, as no layout has less than {} ({:+.1f} %)",
-                       value_text(objective, of.bound), 100 * (of.bound / best - 1));
-  }
-  if (of.too_large > 0) return "Do not fit";
-  return "Can't be laid out";
-}
-
-void print_schedules(const ClusterAnswer& answer, Objective objective) {
-  const double best = answer.ranked.front().value;
-  fmt::print("The best of each schedule:\n");
-  fmt::print(kRow, "schedule", "weights", "T x D x W", "batch", "recompute", "ZeRO", "a step", "",
-             "samples/s", "TFLOPs", "memory", "US$");
-  std::vector<const ScheduleOutcome*> found;
-  std::map<std::string, std::vector<std::string_view>> others;
-  for (const ScheduleOutcome& of : answer.schedules) {
-    if (of.best)
-      found.push_back(&of);
-    else
-      others[why_not(of, objective, best)].push_back(of.schedule->name);
-  }
-  std::ranges::stable_sort(found, {}, [](const auto* of) { return of->best->value; });
-  for (const ScheduleOutcome* of : found) print_candidate(*of->best, best);
-  for (const auto& [why, names] : others) fmt::print("{}: {}.\n", why, fmt::join(names, ", "));
-}
-
-}  // namespace
-
-std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
-  const double peak = (*question.base.cluster)[DeviceId{}].flops(question.base.assumptions.format);
-  return fmt::format(
-      "{}: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
-      "samples/s, {:.0f} TFLOP/s a device ({:.0f} % of its peak).",
-      best_word(question.objective), name_with_options(best.plan), best.request.assumptions.tensor,
-      best.plan.request.devices, best.plan.request.width, best.devices,
-      question.base.cluster->size(), best.period_s, best.plan.predicted.samples_per_s,
-      model_flops_per_s(best) / 1e12, 100 * model_flops_per_s(best) / peak);
-}
-
-namespace {
-
-/// The answer in sentences.
-std::vector<std::string> answer_in_words(const ClusterQuestion& question,
-                                         const ClusterAnswer& answer) {
-  const ClusterCandidate& best = answer.ranked.front();
-  const std::string_view better = better_word(question.objective);
-  std::vector<std::string> lines{best_in_words(question, best)};
-  lines.push_back(fmt::format("It needs {} on the fullest device, {} less than it may.",
-                              print_bytes(best.peak_bytes), print_bytes(best.least_room)));
-  if (best.usd) {
-    const double tokens =
-        static_cast<double>(question.global_batch) * static_cast<double>(best.plan.model.sequence);
-    lines.push_back(
-        fmt::format("At its devices' prices a step costs ${:.4g}, a million tokens "
-                    "${:.4g}.",
-                    *best.usd, *best.usd / tokens * 1e6));
-  }
-  if (answer.ranked.size() > 1) {
-    const ClusterCandidate& next = answer.ranked[1];
-    lines.push_back(fmt::format(
-        "Next: {}, {} with microbatches {} x {}, {}.", name_with_options(next.plan),
-        layout_text(next), next.plan.microbatch_size, next.plan.request.microbatches,
-        next.value == best.value ? "as good"
-                                 : fmt::format("{:.2f} % {}", 100 * (next.value / best.value - 1),
-                                               worse_word(question.objective))));
-  }
-  if (answer.interrupted) {
-    lines.push_back(fmt::format("Stopped early: another plan may be up to {:.1f} % {}, {}.",
-                                100 * (1 - answer.bound / best.value), better,
-                                value_text(question.objective, answer.bound)));
-  } else if (answer.bound < best.value) {
-    lines.push_back(fmt::format("Proved: no plan of the space is more than {:.1f} % {} (--gap).",
-                                100 * (1 - answer.bound / best.value), better));
-  } else {
-    lines.push_back(fmt::format(
-        "Proved: no plan of the space is {}, by simulation of each whose bound is below it.",
-        better));
-  }
-  lines.push_back(fmt::format(
-      "With its layers cut into stages in any other way, no plan has less than {} ({:.1f} % "
-      "less){}.",
-      value_text(question.objective, answer.any_cut), 100 * (1 - answer.any_cut / best.value),
-      answer.any_cut_of.empty()
-          ? ""
-          : fmt::format("; the least bound is that of {}", answer.any_cut_of)));
-  if (best.weights != WeightSemantics::vanilla) {
-    lines.push_back(
-        fmt::format("Its weights are {}: --semantics vanilla excludes that.", name(best.weights)));
-  }
-  return lines;
-}
-
-}  // namespace
 
 Json candidate_json(const Options& options, const ClusterCandidate& of) {
   const Plan& plan = of.plan;
@@ -449,7 +315,7 @@ int run_plan_on_cluster(const Options& options) {
   }
   for (const std::string& line : answer_in_words(question, answer)) fmt::print("{}\n", line);
   fmt::print("To simulate it: {}\n\n", simulate_command(options, answer.ranked.front()));
-  print_schedules(answer, question.objective);
+  fmt::print("{}", schedules_table(answer, question.objective));
   fmt::print(
       "\nT x D x W: devices that share each layer, stages in a row, pipelines side by side. Batch: "
       "samples of a\nmicrobatch x microbatches of a pipeline. TFLOPs: a second and device. Memory: "

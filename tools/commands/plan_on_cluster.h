@@ -1,8 +1,6 @@
 #pragma once
 // `tandem plan` of a model on a cluster, with nothing measured here.
 
-#include <string>
-
 #include "planner/cluster/cluster_search.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
@@ -18,7 +16,6 @@ int run_plan_on_cluster(const Options& options);
 ClusterQuestion cluster_question_of(const Options& options);
 /// One plan of an answer to it, with the command that simulates it.
 Json candidate_json(const Options& options, const ClusterCandidate& of);
-std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best);
 Json cluster_config(const Options& options, const ClusterQuestion& question);
 Json cluster_assumptions(const ClusterQuestion& question);
 

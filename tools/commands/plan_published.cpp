@@ -14,6 +14,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
 #include "tools/commands/plan_on_cluster.h"
+#include "tools/print/cluster_plan_words.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
@@ -37,6 +38,8 @@ std::vector<Refereed> planners_of(const Options& options) {
       refuse(options, "--{} is not taken: published planners say it themselves, or have none",
              flag);
   }
+  if (options.has("output"))
+    refuse(options, "--output is not taken beside --planner: no plan is ours to write");
   return planners;
 }
 

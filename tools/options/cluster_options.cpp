@@ -246,6 +246,16 @@ static ScenarioOption delay_correction_row() {
           }};
 }
 
+static ScenarioOption cut_row() {
+  return {"cut", "KIND",
+          "on a cluster: balanced|blocks|even: the busiest stage computes least (default), the "
+          "same of whole blocks, as other engines have them, or equal numbers of blocks",
+          [](const OptionValue& value) {
+            return setting(&GivenOptions::cut,
+                           *one_of(value, {StageCut::balanced, StageCut::blocks, StageCut::even}));
+          }};
+}
+
 std::span<const ScenarioOption> cluster_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
@@ -298,13 +308,7 @@ std::span<const ScenarioOption> cluster_rows() {
           return setting(&Given::device_order,
                          *one_of(value, {DeviceOrder::replicas_first, DeviceOrder::stages_first}));
         }},
-       {"cut", "KIND",
-        "on a cluster: balanced|blocks|even: the busiest stage computes least (default), the same "
-        "of whole blocks, as other engines have them, or equal numbers of blocks",
-        [](Value value) {
-          return setting(&Given::cut,
-                         *one_of(value, {StageCut::balanced, StageCut::blocks, StageCut::even}));
-        }},
+       cut_row(),
        {"stages", "A-B,B-C",
         "on a cluster: the layers of each stage, counted from 0 (embedding, attention, mlp, …, "
         "head), instead of --cut: 0-12,12-26",

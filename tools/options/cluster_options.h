@@ -36,7 +36,8 @@ ClusterRequest cluster_request(const GivenOptions& given, const ScheduleTraits& 
                                OtherOptions others = OtherOptions::refused);
 
 /// Of a plan that was made for a cluster, at given.plan; the memory of the devices may be given
-/// anew. Throws InputError, at its place in the file, where the plan's schedule has not its options.
+/// anew. Throws InputError, at its place in the file, where the plan's schedule has not its
+/// options.
 ClusterRequest cluster_request(const GivenOptions& given, const Plan& plan);
 
 }  // namespace tandem::tools

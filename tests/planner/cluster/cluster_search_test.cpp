@@ -179,7 +179,8 @@ TEST(ClusterSearch, EqualsItInWholeBlocks) {
     question.most_devices = 4;
     question.schedules = {"1f1b", "2bw", "interleaved"};
     expect_found(question, 50);
-    for (const LayerRange stage : find_cluster_plans(question).ranked.front().plan.stages)
+    const ClusterAnswer answer = find_cluster_plans(question);
+    for (const LayerRange stage : answer.ranked.front().plan.stages)
       EXPECT_TRUE(stage.last % 2 == 1 || stage.last == 12) << stage.last;
   }
 }

@@ -60,6 +60,7 @@ const std::vector<Line>& lines() {
       {"sweep merge a.jsonl b.jsonl --json-lines", {"a.jsonl", "b.jsonl"}},
       {"sweep merge a.jsonl b.jsonl --csv", {"a.jsonl", "b.jsonl"}},
       {"sweep merge a.jsonl b.jsonl --svg", {"a.jsonl", "b.jsonl"}},
+      {"export plan.json --to json --output", {"plan.json"}},
       {"validate simgrid --report", {}}};
   return all;
 }

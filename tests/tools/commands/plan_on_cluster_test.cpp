@@ -65,7 +65,7 @@ TEST_F(PlanOnCluster, BadQuestionsAreRefused) {
   const std::string question = kQuestion;
   EXPECT_EQ(tandem("plan --cluster DGX-A100 --global-batch 64").code, 2);
   EXPECT_EQ(tandem("plan --model gpt3-1.3b --cluster DGX-A100").code, 2);
-  EXPECT_EQ(tandem(question + " --output plan.json").code, 2);
+  EXPECT_EQ(tandem(question + " --planner pipedream --output plan.json").code, 2);
   EXPECT_EQ(tandem(question + " --schedule 3f3b").code, 2);
   EXPECT_THAT(tandem(question + " --schedule 1f1b,a-very-long-name-of-a-schedule").err,
               ::testing::HasSubstr("a-very-long-name-of-a-schedule"));

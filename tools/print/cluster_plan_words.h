@@ -1,0 +1,24 @@
+#pragma once
+// Plans on a cluster, in words and as a table.
+
+#include <string>
+#include <vector>
+
+#include "planner/cluster/cluster_search.h"
+
+namespace tandem::tools {
+
+/// Of each device used, nothing that is made again counted.
+double model_flops_per_s(const ClusterCandidate& of);
+
+/// "Fastest: 2bw, tensor 1 x depth 4 x width 2 on 8 of 8 devices: ...".
+std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best);
+
+/// The answer in sentences. REQUIRES: there is one.
+std::vector<std::string> answer_in_words(const ClusterQuestion& question,
+                                         const ClusterAnswer& answer);
+
+/// The best plan of each schedule, a line each, and why the others have none. REQUIRES: an answer.
+std::string schedules_table(const ClusterAnswer& answer, Objective objective);
+
+}  // namespace tandem::tools
