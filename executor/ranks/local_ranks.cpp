@@ -1,11 +1,11 @@
 #include "executor/ranks/local_ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -23,10 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Empty where the process has ended, or is another user's.
+/// Empty where the process has ended, or is another user's. By read(), which does not throw where
+/// it ends in between, as an iterator does.
 std::string content_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::array<char, 4096> part{};
+  do {
+    stream.read(part.data(), part.size());
+    text.append(part.data(), static_cast<std::size_t>(stream.gcount()));
+  } while (stream);
+  return text;
 }
 
 fs::path program_of(const fs::path& process) {
@@ -102,7 +109,8 @@ std::vector<LocalRank> find_local_ranks(const RankPlace& mine, const std::string
   const fs::path program = program_of("/proc/self");
   std::vector<LocalRank> found;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+  for (fs::directory_iterator at("/proc", ignored), end; at != end; at.increment(ignored)) {
+    const fs::directory_entry& entry = *at;
     const auto process = number_in<std::int64_t>(entry.path().filename().string());
     if (!process || *process == ::getpid()) continue;
     if (content_of(entry.path() / "cmdline") != arguments) continue;

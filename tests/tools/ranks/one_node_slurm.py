@@ -24,6 +24,10 @@ def free_ports(count):
     return ports
 
 
+class DoesNotStart(RuntimeError):
+    pass
+
+
 class OneNodeSlurm:
     """`with OneNodeSlurm(folder) as environment:` the variables by which srun, sbatch and scontrol find it."""
 
@@ -60,7 +64,7 @@ class OneNodeSlurm:
                                            check=False).stdout:
             if time.monotonic() > end:
                 self.__exit__()
-                raise RuntimeError(f"Slurm does not start: see {self.folder}/*.log")
+                raise DoesNotStart(f"Slurm does not start: see {self.folder}/*.log")
             time.sleep(0.2)
         return environment
 

@@ -17,7 +17,7 @@ import sys
 import time
 
 from kill_sweep import make_plan, ranks_of, wait_until
-from one_node_slurm import OneNodeSlurm, is_there
+from one_node_slurm import DoesNotStart, OneNodeSlurm, is_there
 
 STEPS = 60
 FILES = ("model.safetensors", "state.safetensors")
@@ -106,4 +106,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except DoesNotStart as why:
+        print(f"SKIPPED: {why}")
+        sys.exit(77)
