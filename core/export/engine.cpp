@@ -72,15 +72,21 @@ Schedule without_sums(Schedule schedule) {
   return schedule;
 }
 
-bool has_csv_words(const Schedule& schedule) {
-  if (schedule.slices > 1) return false;
+/// Why PyTorch's CSV has no words for a schedule; empty: it has.
+static std::optional<std::string> csv_lacks(const Schedule& schedule) {
+  if (schedule.slices > 1) {
+    return "its sequences are cut into slices, which pass keys and values on: PyTorch's "
+           "microbatches are whole";
+  }
   try {
     print_pytorch_csv(without_sums(schedule), [](std::string_view) {});
-    return true;
-  } catch (const InputError&) {
-    return false;
+    return std::nullopt;
+  } catch (const InputError& error) {
+    return error.what();
   }
 }
+
+bool has_csv_words(const Schedule& schedule) { return !csv_lacks(schedule); }
 
 void check_blocks(const ExportedPlan& exported, std::vector<ExportObstacle>& obstacles) {
   const Plan& plan = exported.plan;
@@ -113,18 +119,8 @@ void check_optimizer(const ExportedPlan& exported, const std::vector<OptimizerKi
 }
 
 void check_csv(const ExportedPlan& exported, std::vector<ExportObstacle>& obstacles) {
-  if (exported.schedule.slices > 1) {
-    obstacles.push_back(
-        {"its sequences are cut into slices, which pass keys and values on: "
-         "PyTorch's microbatches are whole",
-         "schedule", schedules_that(exported, has_csv_words)});
-    return;
-  }
-  try {
-    print_pytorch_csv(without_sums(exported.schedule), [](std::string_view) {});
-  } catch (const InputError& error) {
-    obstacles.push_back({error.what(), "schedule", schedules_that(exported, has_csv_words)});
-  }
+  if (const auto why = csv_lacks(exported.schedule))
+    obstacles.push_back({*why, "schedule", schedules_that(exported, has_csv_words)});
 }
 
 std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }

@@ -86,10 +86,8 @@ ClusterQuestion cluster_question_of(const Options& options) {
   question.global_batch = options.integer("global-batch", 1, kMostGlobalBatch, 1);
   question.vanilla_only = given.vanilla_only;
   if (options.has("objective")) {
-    const std::string chosen = options.choice("objective", {"throughput", "memory", "cost"});
-    for (std::size_t i = 0; i < kObjectives; ++i) {
-      if (name(static_cast<Objective>(i)) == chosen) question.objective = static_cast<Objective>(i);
-    }
+    question.objective =
+        *one_of(options["objective"], {Objective::throughput, Objective::memory, Objective::cost});
   }
   const std::string schedules = options.text("schedule");
   for (const std::string_view name : split(schedules, ",")) {

@@ -22,7 +22,6 @@
 #include "tools/cli/for_each.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/split.h"
 #include "tools/commands/command.h"
 #include "tools/validation/scatter_page.h"
 #include "tools/validation/validate_set.h"
@@ -32,10 +31,9 @@ namespace tandem::tools {
 namespace {
 
 /// This program, again.
-Json json_of_tandem(const std::string& line) {
+Json json_of_tandem(const std::vector<std::string>& words) {
   ChildSetup setup{.command = {"/proc/self/exe"}, .output = ChildSetup::Output::taken};
-  for (const std::string_view word : split(line, " "))
-    if (!word.empty()) setup.command.emplace_back(word);
+  setup.command.insert(setup.command.end(), words.begin(), words.end());
   setup.command.emplace_back("--json");
   for (char** entry = ::environ; *entry != nullptr; ++entry) setup.environment.emplace_back(*entry);
   ChildProcess child(setup);
@@ -52,7 +50,7 @@ Json json_of_tandem(const std::string& line) {
   child.take_output(text);
   Json json = Json::parse(text, nullptr, false);
   if (*status != 0 || json.is_discarded())
-    throw InputError(fmt::format("tandem {} failed:\n{}", line, text));
+    throw InputError(fmt::format("tandem {} failed:\n{}", fmt::join(words, " "), text));
   return json;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/text/files.h"
 #include "tools/cli/memory_folder.h"
+#include "tools/cli/split.h"
 
 namespace tandem::tools {
 
@@ -49,11 +50,10 @@ void judge(ComparedSet& compared, const std::string& what, double error, double 
 class SetComparison {
  public:
   SetComparison(const PublishedSet& set, const RunTandem& run, const std::string& data)
-      : set_(set), run_(run), command_(with_part(set.command, "{data}", data)) {
+      : set_(set), run_(run), data_(data) {
     if (set.files.empty()) return;
     folder_.emplace();
     for (const auto& [name, text] : set.files) write_file(folder_->path() + "/" + name, text);
-    command_ = with_part(command_, "{folder}", folder_->path());
   }
 
   ComparedSet compare() {
@@ -69,9 +69,21 @@ class SetComparison {
   }
 
  private:
+  /// Of the set's command with these options; folders may have spaces in their names.
+  Json printed_by(const std::string& options) const {
+    const std::string line = set_.command + " " + options;
+    std::vector<std::string> words;
+    for (const std::string_view word : split(line, " ")) {
+      if (word.empty()) continue;
+      words.push_back(with_part(std::string(word), "{data}", data_));
+      if (folder_) words.back() = with_part(words.back(), "{folder}", folder_->path());
+    }
+    return run_(words);
+  }
+
   std::vector<ComparedRow> rows_of(const PublishedTable& table) const {
     std::vector<ComparedRow> rows;
-    const Json printed = run_(command_);
+    const Json printed = printed_by("");
     for (const Json& row : printed.at(Json::json_pointer(table.rows))) {
       const double measured = row.at(table.measured).get<double>();
       const Json& found = row.at(table.predicted ? *table.predicted : *table.error);
@@ -86,7 +98,7 @@ class SetComparison {
 
   ComparedRow compared_row(const PublishedRow& row) const {
     const auto figure = [&](const std::string& options) {
-      const double value = figure_of(run_(command_ + " " + options), set_.figure);
+      const double value = figure_of(printed_by(options), set_.figure);
       return set_.one_less ? 1.0 - value : set_.scale * value;
     };
     const double predicted = figure(row.options);
@@ -116,7 +128,7 @@ class SetComparison {
 
   const PublishedSet& set_;
   const RunTandem& run_;
-  std::string command_;
+  const std::string data_;
   std::optional<MemoryFolder> folder_;
 };
 

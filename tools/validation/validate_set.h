@@ -29,9 +29,9 @@ struct ComparedSet {
   std::vector<std::string> worse = {}, better = {};  // than recorded, in words
 };
 
-/// The JSON that a command line of words prints, without `--json`. Throws InputError with what it
-/// said where it failed.
-using RunTandem = std::function<nlohmann::ordered_json(const std::string& line)>;
+/// The JSON that a command of these words prints, `--json` not among them. Throws InputError with
+/// what it said where it failed.
+using RunTandem = std::function<nlohmann::ordered_json(const std::vector<std::string>& words)>;
 
 /// Whether a set's rows differ from the recorded errors by more than a tenth of a percent stands in
 /// `worse` and `better`. `data`: the folder that {data} means, or empty.

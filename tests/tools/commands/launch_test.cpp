@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "tests/support/processes.h"
 #include "tests/support/sanitizers.h"
 #include "tests/tools/tandem.h"
 #include "tools/cli/rank_processes.h"
@@ -37,14 +38,11 @@ using tools::RanksEnded;
 /// Processes that have `mark` in their environment, or run in that folder.
 std::set<pid_t> processes_with(const std::string& mark) {
   std::set<pid_t> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream stream(entry.path() / "environ", std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  for (const pid_t process : all_processes()) {
     std::error_code ignored;
-    const bool here = std::filesystem::read_symlink(entry.path() / "cwd", ignored) == mark;
-    if (here || text.find(mark) != std::string::npos) found.insert(std::stoi(name));
+    const auto in = std::filesystem::read_symlink(folder_of_process(process) / "cwd", ignored);
+    if (in == mark || environment_of(process).find(mark) != std::string::npos)
+      found.insert(process);
   }
   return found;
 }

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/units.h"
+#include "tests/support/processes.h"
 #include "tests/support/sanitizers.h"
 #include "tests/tools/tandem.h"
 
@@ -29,17 +30,15 @@ using LauncherTime = std::chrono::steady_clock::time_point;
 
 /// The process that runs the tandem of a rank, in that folder; 0: none is there.
 pid_t process_of_rank(int rank, const std::filesystem::path& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+  for (const pid_t process : all_processes()) {
+    const std::filesystem::path of = folder_of_process(process);
     std::error_code ignored;
-    if (std::filesystem::read_symlink(entry.path() / "cwd", ignored) != folder) continue;
-    if (std::filesystem::read_symlink(entry.path() / "exe", ignored) != TANDEM_BINARY) continue;
-    std::ifstream stream(entry.path() / "environ", std::ios::binary);
+    if (std::filesystem::read_symlink(of / "cwd", ignored) != folder) continue;
+    if (std::filesystem::read_symlink(of / "exe", ignored) != TANDEM_BINARY) continue;
     const std::string zero(1, '\0');  // between entries
-    const std::string environment = zero + std::string{std::istreambuf_iterator<char>(stream), {}};
+    const std::string environment = zero + environment_of(process);
     if (environment.find(zero + fmt::format("RANK={}", rank) + zero) != std::string::npos)
-      return std::stoi(name);
+      return process;
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "tools/validation/validate_set.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,8 +33,8 @@ PublishedSet two_rows() {
 }
 
 /// Prints the largest of two: 11 for x, 22 for y.
-Json played(const std::string& line) {
-  const double largest = line == "run x" ? 11.0 : 22.0;
+Json played(const std::vector<std::string>& words) {
+  const double largest = words.back() == "x" ? 11.0 : 22.0;
   return {{"a", {{{"b", 1.0}}, {{"b", largest}}}}};
 }
 
@@ -62,15 +63,15 @@ TEST(ValidateSet, SeesATableThatWorsens) {
   set.command = "run {data}/t";
   set.content = PublishedTable{
       .rows = "/t", .measured = "m", .error = "e", .median_percent = 1.0, .worst_percent = 4.0};
-  const auto run = [](const std::string& line) {
-    EXPECT_EQ(line, "run folder/t");
+  const auto run = [](const std::vector<std::string>& words) {
+    EXPECT_THAT(words, ElementsAre("run", "a folder/t"));
     return Json{{"t",
                  {{{"m", 2.0}, {"e", 0.01}},
                   {{"m", 2.0}, {"e", nullptr}},
                   {{"m", 4.0}, {"e", -0.05}},
                   {{"m", 8.0}, {"e", 0.0}}}}};
   };
-  const ComparedSet compared = compare_set(set, run, "folder");
+  const ComparedSet compared = compare_set(set, run, "a folder");
   EXPECT_EQ(compared.rows.size(), 3u);
   EXPECT_THAT(compared.worse, ElementsAre("two, worst: +5.0 %, recorded +4.0 %"));
   EXPECT_DOUBLE_EQ(compared.rank_correlation, 1.0);
