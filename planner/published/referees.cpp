@@ -253,7 +253,7 @@ const PublishedPlanner& find_published_planner(std::string_view name) {
   if (found != kPublishedPlanners.end()) return *found;
   std::vector<std::string_view> names;
   for (const PublishedPlanner& one : kPublishedPlanners) names.push_back(one.name);
-  throw UsageError(fmt::format("no published planner is called '{}': expected {}", name,
+  throw UsageError(fmt::format("there is no published planner \"{}\": expected {}", name,
                                fmt::join(names, " or ")));
 }
 
