@@ -28,10 +28,10 @@ PLANNERS = ("pipedream", "2bw")
 TWO_BW = (("gpt-2.2b", "p3.16xlarge", 8, 1, (64, 256)),
           ("gpt-2.2b", "8xp3.16xlarge", 8, 8, (512, 2048)),
           ("gpt-3.8b", "8xp3.16xlarge", 16, 4, (512, 2048)))
-# Table 1 of Megatron's: billions, blocks, width, heads, tensor degree, depth, nodes, batch. It says
-# no microbatch size: theirs is the best.
-MEGATRON = ((1.7, 24, 2304, 24, 1, 1, 4, 512), (3.6, 30, 3072, 32, 2, 1, 8, 512),
-            (7.5, 36, 4096, 32, 4, 1, 16, 512), (18.4, 40, 6144, 48, 8, 1, 32, 1024))
+# Table 1 of Megatron's: model, tensor degree, depth, nodes, batch. It says no microbatch size: theirs
+# is the best.
+MEGATRON = (("megatron-1.7b", 1, 1, 4, 512), ("megatron-3.6b", 2, 1, 8, 512),
+            ("megatron-7.5b", 4, 1, 16, 512), ("megatron-18.4b", 8, 1, 32, 1024))
 
 
 def answer(model, cluster, batch, *more):
@@ -99,24 +99,15 @@ def planner_table(asked):
     return lines, slower
 
 
-def megatron_model(billions, blocks, width, heads):
-    path = f"build/megatron-{billions}b.json"
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"version": 1, "name": f"megatron-{billions}b", "architecture": "gpt2", "blocks": blocks,
-                   "width": width, "heads": heads, "sequence": 2048, "vocabulary": 51200, "tied": True}, file)
-    return path
-
-
 def configurations():
-    """Name, model, cluster, batch, semantics, and what the paper says."""
+    """Model, cluster, batch, semantics, and what the paper says."""
     for model, cluster, depth, width, batches in TWO_BW:
         for batch, schedule in itertools.product(batches, ("2bw", "1f1b", "gpipe")):
-            yield (model, model, cluster, batch, [] if schedule == "2bw" else ["--semantics", "vanilla"],
+            yield (model, cluster, batch, [] if schedule == "2bw" else ["--semantics", "vanilla"],
                    ["--schedule", schedule, "--depth", str(depth), "--width", str(width), "--tensor", "1",
                     "--microbatch-size", "8", "--recompute", "full", "--zero", "0"])
-    for billions, blocks, width, heads, tensor, depth, nodes, batch in MEGATRON:
-        yield (f"megatron {billions} B", megatron_model(billions, blocks, width, heads), f"{nodes}xDGX-A100",
-               batch, ["--semantics", "vanilla"],
+    for model, tensor, depth, nodes, batch in MEGATRON:
+        yield (model, f"{nodes}xDGX-A100", batch, ["--semantics", "vanilla"],
                ["--schedule", "1f1b,interleaved", "--depth", str(depth), "--tensor", str(tensor), "--width",
                 str(8 * nodes // tensor // depth), "--recompute", "full", "--zero", "0"])
 
@@ -125,19 +116,19 @@ def configuration_table(asked):
     head = ["model", "cluster", "batch", "theirs", "s a step", "ours", "s a step", "over ours"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     slower = 0
-    for name, model, cluster, batch, semantics, said in configurations():
-        if asked.only and asked.only not in name:
+    for model, cluster, batch, semantics, said in configurations():
+        if asked.only and asked.only not in model:
             continue
         theirs, took = answer(model, cluster, batch, *semantics, *said)
         ours, more = answer(model, cluster, batch, *semantics, "--gap", "1%")
         if theirs is None or ours is None:
-            lines.append(f"| {name} | {cluster} | {batch} | {said[1]}: does not fit | | | | |")
+            lines.append(f"| {model} | {cluster} | {batch} | {said[1]}: does not fit | | | | |")
             print(lines[-1], flush=True)
             continue
         theirs, ours = theirs["ranked"][0], ours["ranked"][0]
         ratio = theirs["period_s"] / ours["period_s"]
         slower += ratio < 1.0
-        row = [name, cluster, str(batch), f"{shape(theirs)} b={theirs['microbatch_size']}",
+        row = [model, cluster, str(batch), f"{shape(theirs)} b={theirs['microbatch_size']}",
                f"{theirs['period_s']:.4g}", f"{shape(ours)} b={ours['microbatch_size']}",
                f"{ours['period_s']:.4g}", f"{ratio:.3f}"]
         lines.append("| " + " | ".join(row) + " |")
