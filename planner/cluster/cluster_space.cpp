@@ -15,7 +15,6 @@ namespace tandem {
 
 namespace {
 
-constexpr std::int64_t kMostMicrobatchSize = 32;
 constexpr std::uint16_t kDeepest = 1024;  // that plan_on_cluster() takes
 constexpr std::array<std::uint16_t, 5> kChunks{2, 3, 4, 6, 8};
 constexpr std::array<std::int32_t, 3> kSlices{2, 4, 8};

@@ -32,6 +32,9 @@ struct ClusterQuestion {
   std::int64_t devices() const;
 };
 
+/// Samples of a microbatch that is searched.
+inline constexpr std::int32_t kMostMicrobatchSize = 32;
+
 /// All of a layout but the schedule: `width` pipelines of `depth` groups of `tensor` devices.
 struct ClusterFrame {
   std::int32_t tensor = 1;

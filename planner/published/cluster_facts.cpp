@@ -11,7 +11,7 @@ namespace tandem {
 
 namespace {
 
-constexpr std::int32_t kMostSamples = 32;
+constexpr double kNoWire = 1e12;  // bytes/s where nothing is to be sent
 
 }  // namespace
 
@@ -42,7 +42,7 @@ StageBytes ClusterFacts::whole(std::int32_t microbatch_size) const {
 
 std::vector<std::int32_t> ClusterFacts::microbatch_sizes() const {
   std::vector<std::int32_t> sizes;
-  for (std::int32_t size = 1; size <= kMostSamples; ++size) {
+  for (std::int32_t size = 1; size <= kMostMicrobatchSize; ++size) {
     if (question_.global_batch % size != 0 || size != question_.microbatch_size.value_or(size))
       continue;
     try {
@@ -108,7 +108,7 @@ LayerGraph ClusterFacts::graph(std::int32_t microbatch_size) const {
 
 std::vector<PipeDreamLevel> ClusterFacts::levels() const {
   std::vector<PipeDreamLevel> levels{
-      {a_node_, a_node_ == 1 ? 1e12 : rate(DeviceId{}, id_at<DeviceId>(1))}};
+      {a_node_, a_node_ == 1 ? kNoWire : rate(DeviceId{}, id_at<DeviceId>(1))}};
   if (devices_ == a_node_) return levels;
   if (devices_ % a_node_ != 0) {
     throw InputError(fmt::format("{} devices of nodes of {}: PipeDream's planner takes whole nodes",
@@ -130,8 +130,8 @@ TwoBwQuestion ClusterFacts::two_bw() const {
       .devices_a_node = a_node_,
       .blocks = model.blocks,
       .microbatch_sizes = microbatch_sizes(),
-      .within_bytes_per_s = a_node_ == 1 ? 1e12 : rate(DeviceId{}, id_at<DeviceId>(1)),
-      .between_bytes_per_s = devices_ == a_node_ ? 1e12 : rate(DeviceId{}, last),
+      .within_bytes_per_s = a_node_ == 1 ? kNoWire : rate(DeviceId{}, id_at<DeviceId>(1)),
+      .between_bytes_per_s = devices_ == a_node_ ? kNoWire : rate(DeviceId{}, last),
       .memory_bytes = static_cast<double>(memory()),
       .weight_bytes = static_cast<double>(all[SlotKind::weights]),
       .other_bytes = static_cast<double>(all[SlotKind::gradients] + all.optimizer),
