@@ -30,7 +30,7 @@ namespace tandem {
 namespace {
 
 constexpr double kGigabyte = 1073741824.0;  // ASTRA-sim's GB, in bw_GBps_to_Bpns()
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMostTopologyDimensions = 8;
 constexpr std::int64_t kMostFullyConnected = 256;
 constexpr double kMostBandwidth = 1e9, kLeastBandwidth = 1e-6, kMostLatency = 1e12;
 constexpr double kRoomInRouter = 4.0;  // never the bottleneck
@@ -113,9 +113,9 @@ class Network {
                    fmt::format("{} has {}, topology {}", kKeys[key],
                                counted(lists_[key]->items.size(), "entry"), count));
     }
-    if (count > kMostDimensions) {
-      in_.diagnose(lists_[0]->key,
-                   fmt::format("{} dimensions: expected at most {}", count, kMostDimensions));
+    if (count > kMostTopologyDimensions) {
+      in_.diagnose(lists_[0]->key, fmt::format("{} dimensions: expected at most {}", count,
+                                               kMostTopologyDimensions));
     }
     in_.finish();
     double all = 1;

@@ -30,7 +30,7 @@ constexpr std::array<Kind, 2> kKinds{{{20240520, 1, 2}, {20240801, 7, 4}}};
 
 constexpr std::size_t kPiece = std::size_t{1} << 18;  // tokens written at once
 
-[[noreturn]] void refuse_file(const std::string& path, const std::string& reason) {
+[[noreturn]] void refuse_token_file(const std::string& path, const std::string& reason) {
   throw InputError(fmt::format("{}: {}", path, reason));
 }
 
@@ -56,31 +56,34 @@ TokenFileLayout token_file_layout(const std::string& path, std::string_view byte
                                         [&](const Kind& each) { return each.magic == magic; });
   if (bytes.size() < sizeof magic || kind == kKinds.end()) {
     if (bytes.size() % 2 == 0) return {.first = 0, .width = 2, .has_header = false};
-    refuse_file(path, fmt::format("no token file: it begins with neither {} nor {}, and its {} "
+    refuse_token_file(path,
+                      fmt::format("no token file: it begins with neither {} nor {}, and its {} "
                                   "bytes can't be tokens of 2 each",
                                   kKinds[0].magic, kKinds[1].magic, bytes.size()));
   }
   if (bytes.size() < sizeof header) {
-    refuse_file(path, fmt::format("{} bytes can't be a token file: its header alone has {}",
-                                  bytes.size(), sizeof header));
+    refuse_token_file(path, fmt::format("{} bytes can't be a token file: its header alone has {}",
+                                        bytes.size(), sizeof header));
   }
   if (version != kind->version) {
-    refuse_file(
+    refuse_token_file(
         path, fmt::format("expected version {} of token files, found {}", kind->version, version));
   }
-  if (count <= 0) refuse_file(path, fmt::format("expected at least one token, found {}", count));
+  if (count <= 0)
+    refuse_token_file(path, fmt::format("expected at least one token, found {}", count));
   const std::size_t held = bytes.size() - sizeof header;
   const std::size_t wanted = static_cast<std::size_t>(count) * kind->width;
   if (held != wanted) {
-    refuse_file(path, fmt::format("expected {} bytes of {} tokens after the header, found {}",
-                                  wanted, count, held));
+    refuse_token_file(path, fmt::format("expected {} bytes of {} tokens after the header, found {}",
+                                        wanted, count, held));
   }
   return {.first = sizeof header, .width = kind->width};
 }
 
 void write_token_file(const std::string& path, std::span<const std::int32_t> tokens) {
   if (tokens.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    refuse_file(path, fmt::format("{} tokens are more than a token file can count", tokens.size()));
+    refuse_token_file(path,
+                      fmt::format("{} tokens are more than a token file can count", tokens.size()));
   }
   const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
   TANDEM_CHECK(tokens.empty() || *least >= 0);

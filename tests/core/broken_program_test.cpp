@@ -108,7 +108,8 @@ class BrokenProgram : public ::testing::TestWithParam<std::string_view> {
     std::vector<Case> all;
     const ScheduleTraits& row = find_schedule(GetParam());
     const std::vector<ScheduleRequest> asked = requests(row);
-    for (std::size_t i = 0; i < asked.size(); i += kSanitized ? 3 : 1) {
+    // A sanitizer looks for other faults than these: it sees some.
+    for (std::size_t i = kSanitized ? 1 : 0; i < asked.size(); i += kSanitized ? 8 : 1) {
       const ScheduleRequest& request = asked[i];
       all.push_back(make_case(row, request, TransferLanes::shared));
       const bool plain = request.recompute == Recompute::none && request.devices == 2;

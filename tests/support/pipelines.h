@@ -220,10 +220,12 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
   std::vector<Pipeline> all;
   std::size_t served = 0;
   const bool is_sample = kSanitized && nth == 1;
-  if (is_sample && find_schedule(schedule).orders_by_costs) nth = 4;
+  const ScheduleTraits& row = find_schedule(schedule);
+  if (is_sample && row.orders_by_costs) nth = 4;
+  if (row.effort != nullptr) nth *= 4;  // tenths of a second each, of the same orders again
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
-      for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
+      for (const Pipeline& variant : variants_of(row, p, m)) {
         for (const int bits : is_sample ? kSomeOptions : kOptions) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::stage;

@@ -29,7 +29,7 @@ namespace tandem::tools {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 std::stop_source stop_of_all;
 std::atomic<int> guards = 0, ending_by_themselves = 0;
@@ -108,7 +108,7 @@ class ProgressLine {
 
   /// Where it is time to, and something is under way.
   void show(UnderWay& under_way) {
-    const Clock::time_point now = Clock::now();
+    const SteadyClock::time_point now = SteadyClock::now();
     if ((!on_terminal_ && !in_lines_) || now < next_) return;
     under_way.look([&](const std::string& what) { write(what, now); });
   }
@@ -121,7 +121,7 @@ class ProgressLine {
   static constexpr std::chrono::seconds kFirst{2}, kBetweenLines{10};
   static constexpr std::chrono::milliseconds kBetween{200};
 
-  void write(const std::string& what, Clock::time_point now) {
+  void write(const std::string& what, SteadyClock::time_point now) {
     const auto passed = std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
     const std::string text = fmt::format("tandem {}: {} s, {}", command_, passed, what);
     next_ = now + (on_terminal_ ? kBetween : kBetweenLines);
@@ -134,8 +134,8 @@ class ProgressLine {
 
   const std::string command_;
   const bool on_terminal_, in_lines_;
-  const Clock::time_point start_ = Clock::now();
-  Clock::time_point next_;
+  const SteadyClock::time_point start_ = SteadyClock::now();
+  SteadyClock::time_point next_;
   bool written_ = false;  // on the terminal
 };
 
@@ -198,7 +198,7 @@ class Watch {
       const int signal = sigtimedwait(&signals_, nullptr, &kPatience);
       if (ended_) return;
       if (signal > 0 && signal != wake_up()) interrupted(signal);
-      if (listens_until_ && Clock::now() >= *listens_until_ && guards == 0) end();
+      if (listens_until_ && SteadyClock::now() >= *listens_until_ && guards == 0) end();
       line_.show(under_way_);
     }
   }
@@ -213,7 +213,7 @@ class Watch {
     }
     if (ending_by_themselves > 0) return;
     under_way_.ask_for_end();
-    listens_until_ = Clock::now() + kGrace;
+    listens_until_ = SteadyClock::now() + kGrace;
   }
 
   /// Whatever the other threads do.
@@ -228,7 +228,7 @@ class Watch {
   const sigset_t signals_;
   ProgressLine line_;
   UnderWay under_way_;
-  std::optional<Clock::time_point> listens_until_;
+  std::optional<SteadyClock::time_point> listens_until_;
   std::atomic<bool> ended_ = false;
   std::thread thread_;
 };

@@ -15,6 +15,7 @@
 #include "tests/executor/cuda/cpu_context.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/executor/cuda/training_step.h"
+#include "tests/support/sanitizers.h"
 
 namespace tandem::cuda::testing {
 namespace {
@@ -93,6 +94,7 @@ TEST(KernelSet, AsksForWorkspaceByTheModel) {
   // What asks for most without rounding: losses, attention, losses again, sums over rows.
   for (const Sizes& sizes :
        {Sizes{300, 6, 2, 8}, {11, 70, 8, 8}, {11, 200, 1, 8}, {11, 6, 1, 32}}) {
+    if (::tandem::testing::kSanitized && sizes.sequence > 100) continue;  // a quarter of a minute
     ModelSpec model = tandem::testing::tiny_gpt();
     model.vocabulary = sizes.vocabulary;
     model.sequence = sizes.sequence;

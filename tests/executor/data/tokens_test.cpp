@@ -49,7 +49,8 @@ std::vector<std::int32_t> all_of(const Tokens& tokens) {
 }
 
 /// The format, spelled out: 256 little-endian int32, then uint16.
-std::string file_of(std::vector<std::int32_t> header, const std::vector<std::uint16_t>& tokens) {
+std::string token_file_of(std::vector<std::int32_t> header,
+                          const std::vector<std::uint16_t>& tokens) {
   header.resize(256);
   std::string bytes;
   for (const std::int32_t word : header) {
@@ -67,7 +68,7 @@ std::string file_of(std::vector<std::int32_t> header, const std::vector<std::uin
 TEST_F(TokenFile, IsReadAndWrittenAsLlmCDoes) {
   const std::vector<std::uint16_t> numbers{7, 50'256, 0, 65'535};
   const std::vector<std::int32_t> ids(numbers.begin(), numbers.end());
-  const std::string expected = file_of({20240520, 1, 4}, numbers);
+  const std::string expected = token_file_of({20240520, 1, 4}, numbers);
   write_token_file(path("out.bin"), ids);
   EXPECT_TRUE(read(path("out.bin")) == expected);
   const Tokens tokens = Tokens::of_file(write("in.bin", expected));
@@ -82,29 +83,31 @@ TEST_F(TokenFile, ThatIsBrokenIsRefused) {
     return message.starts_with(file) ? message.substr(file.size()) : message;
   };
   const std::vector<std::uint16_t> three{1, 2, 3};
-  EXPECT_EQ(diagnostic(file_of({20240520, 1, 3}, three)), "nothing was thrown") << "the control";
+  EXPECT_EQ(diagnostic(token_file_of({20240520, 1, 3}, three)), "nothing was thrown")
+      << "the control";
   EXPECT_THAT(diagnostic("short"), AllOf(HasSubstr("no token file"), HasSubstr("its 5 bytes")));
-  EXPECT_THAT(diagnostic(file_of({20240520, 1, 3}, three).substr(0, 100)),
+  EXPECT_THAT(diagnostic(token_file_of({20240520, 1, 3}, three).substr(0, 100)),
               AllOf(HasSubstr("100 bytes"), HasSubstr("1024")));
-  EXPECT_THAT(diagnostic(file_of({20240521, 1, 3}, three) + "x"), HasSubstr("20240520"));
-  EXPECT_EQ(diagnostic(file_of({20240801, 1, 3}, three)),
+  EXPECT_THAT(diagnostic(token_file_of({20240521, 1, 3}, three) + "x"), HasSubstr("20240520"));
+  EXPECT_EQ(diagnostic(token_file_of({20240801, 1, 3}, three)),
             ": expected version 7 of token files, found 1");
-  EXPECT_EQ(diagnostic(file_of({20240801, 7, 3}, three)),
+  EXPECT_EQ(diagnostic(token_file_of({20240801, 7, 3}, three)),
             ": expected 12 bytes of 3 tokens after the header, found 6");
-  EXPECT_EQ(diagnostic(file_of({20240520, 7, 3}, three)),
+  EXPECT_EQ(diagnostic(token_file_of({20240520, 7, 3}, three)),
             ": expected version 1 of token files, found 7");
-  EXPECT_EQ(diagnostic(file_of({20240520, 1, 0}, {})), ": expected at least one token, found 0");
-  EXPECT_EQ(diagnostic(file_of({20240520, 1, -3}, three)),
+  EXPECT_EQ(diagnostic(token_file_of({20240520, 1, 0}, {})),
+            ": expected at least one token, found 0");
+  EXPECT_EQ(diagnostic(token_file_of({20240520, 1, -3}, three)),
             ": expected at least one token, found -3");
-  EXPECT_EQ(diagnostic(file_of({20240520, 1, 4}, three)),
+  EXPECT_EQ(diagnostic(token_file_of({20240520, 1, 4}, three)),
             ": expected 8 bytes of 4 tokens after the header, found 6");
-  EXPECT_EQ(diagnostic(file_of({20240520, 1, 2}, three)),
+  EXPECT_EQ(diagnostic(token_file_of({20240520, 1, 2}, three)),
             ": expected 4 bytes of 2 tokens after the header, found 6");
 }
 
 TEST_F(TokenFile, OfLlama3HasThirtyTwoBits) {
   const std::string expected =
-      file_of({20240801, 7, 3}, {0xF4FF, 1, 7, 0, 0, 1});  // the lower halves first
+      token_file_of({20240801, 7, 3}, {0xF4FF, 1, 7, 0, 0, 1});  // the lower halves first
   const std::vector<std::int32_t> ids{0x1F4FF, 7, 0x10000};
   write_token_file(path("out.bin"), ids);
   EXPECT_TRUE(read(path("out.bin")) == expected);
@@ -112,13 +115,13 @@ TEST_F(TokenFile, OfLlama3HasThirtyTwoBits) {
   EXPECT_EQ(all_of(tokens), ids);
   EXPECT_EQ(error_of([&] { tokens.check_within(0x1F4FF); }),
             path("out.bin") + ": token 0 is 128255, beyond a vocabulary of 128255");
-  const std::string huge = write("huge.bin", file_of({20240801, 7, 1}, {0xFFFF, 0xFFFF}));
+  const std::string huge = write("huge.bin", token_file_of({20240801, 7, 1}, {0xFFFF, 0xFFFF}));
   EXPECT_EQ(error_of([&] { Tokens::of_file(huge).check_within(0x7FFFFFFF); }),
             huge + ": token 0 is 4294967295, beyond a vocabulary of 2147483647");
 }
 
 TEST_F(TokenFile, OfNanoGptHasNoHeader) {
-  const std::string header = file_of({20240520, 1, 2}, {258, 7});
+  const std::string header = token_file_of({20240520, 1, 2}, {258, 7});
   const Tokens raw = Tokens::of_file(write("raw.bin", header.substr(1024)));
   EXPECT_EQ(all_of(raw), (std::vector<std::int32_t>{258, 7}));
   EXPECT_EQ(raw.without_header(), path("raw.bin"));
