@@ -453,6 +453,7 @@ const std::vector<OtherMeaning>& names_options() {
       {"tools/commands/schedule.cpp", "slices", "a key of results"},
       {"tools/commands/trace.cpp", "slices", "of a trace"},
       {"tools/print/replay_report.cpp", "replicas", "of a recording"},
+      {"tools/options/cluster_question.cpp", "", "what the planner searches"},
       {"tools/print/simulation_report.cpp", "orders", "a key of results"},
   };
   return meanings;

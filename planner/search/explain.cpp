@@ -11,17 +11,17 @@
 
 namespace tandem {
 
-namespace {
-
 Duration as_duration(double seconds) {
   return Duration(std::llround(seconds * static_cast<double>(std::nano::den)));
 }
 
-/// "1.2 ms more" or "1.2 ms less".
-std::string difference(Duration difference) {
+std::string print_difference(Duration difference) {
+  if (difference.count() == 0) return "the same";
   return fmt::format("{} {}", print_duration(std::chrono::abs(difference)),
                      difference.count() < 0 ? "less" : "more");
 }
+
+namespace {
 
 int devices_of(const Plan& plan) { return plan.request.devices * plan.request.width; }
 
@@ -42,9 +42,8 @@ std::string explain_loss(const Candidate& best, const Candidate& other) {
   const Duration waiting = as_duration(lost) - work;
   return fmt::format(
       "Next: {}, {:.1f} % slower: {} a batch, its slowest device computes {}, and waits {}.", name,
-      100.0 * lost / best.period.seconds(), difference(as_duration(lost)),
-      work.count() == 0 ? "the same" : difference(work),
-      waiting.count() == 0 ? "the same" : difference(waiting));
+      100.0 * lost / best.period.seconds(), print_difference(as_duration(lost)),
+      print_difference(work), print_difference(waiting));
 }
 
 /// By which updates step.

@@ -4,9 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "core/base/units.h"
 #include "planner/search/search.h"
 
 namespace tandem {
+
+/// To the nearest nanosecond.
+Duration as_duration(double seconds);
+/// "1.2 ms more", "1.2 ms less", "the same".
+std::string print_difference(Duration difference);
 
 /// "needs 65.2 MiB on device 0, 1.2 MiB too much (largest: optimizer, 30.1 MiB)".
 std::string explain(const MemoryMiss& miss);

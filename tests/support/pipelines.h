@@ -211,8 +211,8 @@ inline const std::vector<int> kOptions{0, 1, 2, 4, 5, 7, 8, 14, 24, 31}, kSomeOp
 
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
 /// embeddings, width, the global norm and post-validation, alone and together; with a sanitizer
-/// none, some and all of these, and of schedules that are searched for each fourth. With `nth` only
-/// each nth of the whole grid, sanitizer or not.
+/// none, some and all of these, and of schedules that are ordered by costs each fourth. With `nth`
+/// only each nth of the whole grid, sanitizer or not; of schedules that search long a quarter.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches,

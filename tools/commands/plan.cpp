@@ -328,7 +328,7 @@ Json config_of(const Options& options, const PlanRequest& request) {
 
 Options options_of_plan() {
   Options options(
-      "plan", "--profile FILE --devices P | --model M --cluster C, --global-batch N [options]",
+      "plan", "--profile FILE --devices P --global-batch N | --model M --cluster C [options]",
       "Tries every schedule, depth, microbatch size and recomputation by a profile, or on a "
       "cluster "
       "with nothing measured, cuts the model into stages, drops what does not fit, simulates the "
@@ -336,7 +336,9 @@ Options options_of_plan() {
   options.input("model", "FILE", "the model (default: the one that the profile measured)")
       .input("profile", "FILE", "measured costs (tandem profile)")
       .value("devices", "P", "devices at most")
-      .value("global-batch", "N", "samples of one update")
+      .value("global-batch", "N",
+             "samples of one update; on a cluster LOW..HIGH, too: the smallest that is as good as "
+             "any (default there: 0.5 to 16 million tokens)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB (default: no limit)")
       .value("schedule", "NAMES",
              "try only these schedules, separated by commas (default: all that can be trained)")

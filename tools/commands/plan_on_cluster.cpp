@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,108 +12,35 @@
 
 #include "core/schedule/options.h"
 #include "core/text/count_text.h"
+#include "core/text/files.h"
 #include "core/text/output_place.h"
-#include "planner/cluster/cluster_search.h"
+#include "planner/cluster/batch_search.h"
+#include "planner/cluster/marginal_gains.h"
 #include "planner/cluster/plan_of_cluster.h"
+#include "planner/cluster/trade_offs.h"
 #include "planner/search/explain.h"
-#include "planner/study/timed_search.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
-#include "tools/cli/split.h"
 #include "tools/commands/plan_output.h"
 #include "tools/commands/plan_published.h"
-#include "tools/options/cluster_options.h"
-#include "tools/options/given_options.h"
+#include "tools/options/cluster_question.h"
 #include "tools/print/cluster_plan_words.h"
+#include "tools/print/marginal_words.h"
 #include "tools/print/scenario_summary.h"
+#include "tools/print/trade_off_page.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMostGlobalBatch = 1'000'000'000;
 constexpr std::size_t kShown = 10;
 
 /// What is searched unless it is given.
 constexpr std::array kSearched{"tensor", "depth",     "width",        "chunks",  "microbatch-size",
                                "zero",   "recompute", "device-order", "schedule"};
-/// What is given once and holds for every plan: `simulate` takes it as it stands.
-constexpr std::array kPassedOn{"gpu",
-                               "cut",
-                               "sequence",
-                               "dtype",
-                               "attention",
-                               "optimizer",
-                               "delay-correction",
-                               "memory",
-                               "reserve",
-                               "fits-by",
-                               "transfers",
-                               "clip",
-                               "product-fraction",
-                               "memory-fraction",
-                               "link-fraction",
-                               "collectives",
-                               "calibration",
-                               "profile"};
-
-template <class Number>
-std::optional<Number> given_number(const Options& options, const std::string& name) {
-  if (!options.has(name)) return std::nullopt;
-  return static_cast<Number>(
-      options.integer(name, 1, std::numeric_limits<std::uint16_t>::max(), 1));
-}
 
 }  // namespace
-
-ClusterQuestion cluster_question_of(const Options& options) {
-  for (const char* name : {"model", "global-batch"}) {
-    if (!options.has(name)) refuse(options, "--{} is missing", name);
-  }
-  for (const char* name : {"schedule-file", "storage"}) {
-    if (options.has(name)) refuse(options, "--{} is not for a plan on a cluster", name);
-  }
-  std::vector<std::string_view> read{"model", "cluster", "semantics", "device-order", "zero"};
-  read.insert(read.end(), kPassedOn.begin(), kPassedOn.end());
-  GivenOptions given = given_options(options, read);
-  given.flags.erase("devices");  // at most: it is no shape
-  ClusterQuestion question{.base =
-                               cluster_request(given, plain_schedule(), OtherOptions::passed_over)};
-  question.base.plan.request.global_norm = given.global_norm().value_or(false);
-  question.global_batch = options.integer("global-batch", 1, kMostGlobalBatch, 1);
-  question.vanilla_only = given.vanilla_only;
-  if (options.has("objective")) {
-    question.objective =
-        *one_of(options["objective"], {Objective::throughput, Objective::memory, Objective::cost});
-  }
-  const std::string schedules = options.text("schedule");
-  for (const std::string_view name : split(schedules, ",")) {
-    if (name.empty()) continue;
-    const ScheduleTraits& row = find_schedule(name);
-    if (is_search(row))
-      refuse(options, "schedule {} is for plain costs, not for a model", row.name);
-    question.schedules.emplace_back(row.name);
-  }
-  question.most_devices = options.integer("devices", 1, kMostClusterDevices, 0);
-  question.tensor = given_number<std::int32_t>(options, "tensor");
-  question.microbatch_size = given_number<std::int32_t>(options, "microbatch-size");
-  question.depth = given_number<std::uint16_t>(options, "depth");
-  question.width = given_number<std::uint16_t>(options, "width");
-  question.chunks = given_number<std::uint16_t>(options, "chunks");
-  if (options.has("recompute")) {
-    question.recompute = parse_recompute(options.text("recompute"));
-    if (!question.recompute) options["recompute"].reject(std::string(kRecomputeNames));
-  }
-  if (options.has("gap")) {
-    const std::optional<double> gap = parse_percent(options.text("gap"));
-    if (!gap || *gap < 0.0 || *gap > 0.5) options["gap"].reject("a share up to 50%, such as 1%");
-    question.gap = *gap;
-  }
-  if (options.has("zero")) question.sharded_optimizer = given.sharded_optimizer;
-  if (options.has("device-order")) question.order = given.device_order;
-  return question;
-}
 
 /// What `simulate` is told to simulate this plan and no other.
 static std::string simulate_command(const Options& options, const ClusterCandidate& of) {
@@ -145,7 +70,7 @@ static std::string simulate_command(const Options& options, const ClusterCandida
     stages += fmt::format("{}{}-{}", stages.empty() ? "" : ",", stage.first, stage.last);
   if (of.request.cut == StageCut::given) add("stages", stages);
   if (of.request.order != DeviceOrder::replicas_first) add("device-order", name(of.request.order));
-  for (const char* flag : kPassedOn) {
+  for (const char* flag : kGivenForAllPlans) {
     if (options.has(flag)) add(flag, options.text(flag));
   }
   return text;
@@ -211,6 +136,35 @@ Json as_json(const Options& options, const ClusterQuestion& question, const Clus
           {"interrupted", answer.interrupted}};
 }
 
+Json marginal_json(const Options& options, const ClusterAnswer& answer,
+                   const std::vector<MarginalGain>& gains) {
+  const auto parts = [](const ClusterCandidate& of) -> Json {
+    const StepParts of_step = parts_of_step(of);
+    return {{"computes_s", of_step.computes_s}, {"waits_s", of_step.waits_s}};
+  };
+  const auto gain = [&](const MarginalGain& of) -> Json {
+    Json best = candidate_json(options, of.best);
+    best["command"] = nullptr;  // no cluster of the catalogue is so
+    return {{"of", name(of.supply)},
+            {"times", of.times},
+            {"best", std::move(best)},
+            {"value", of.best.value},
+            {"change", of.best.value / answer.ranked.front().value - 1.0},
+            {"same_shape", same_shape(of.best, answer.ranked.front())},
+            {"proved", of.proved}};
+  };
+  return {{"best", parts(answer.ranked.front())},
+          {"next", answer.ranked.size() > 1 ? parts(answer.ranked[1]) : Json()},
+          {"gains", array_of(gains, gain)}};
+}
+
+Json as_json(const Options& options, const BatchOutcome& of) {
+  const bool fits = !of.answer.ranked.empty();
+  return {{"global_batch", of.global_batch},
+          {"best", fits ? candidate_json(options, of.answer.ranked.front()) : Json()},
+          {"bound", of.answer.bound}};
+}
+
 }  // namespace
 
 Json cluster_config(const Options& options, const ClusterQuestion& question) {
@@ -218,7 +172,7 @@ Json cluster_config(const Options& options, const ClusterQuestion& question) {
   for (const char* flag : kSearched) {
     if (options.has(flag)) given[flag] = options.text(flag);
   }
-  for (const char* flag : kPassedOn) {
+  for (const char* flag : kGivenForAllPlans) {
     if (options.has(flag)) given[flag] = options.text(flag);
   }
   return {{"model", question.base.plan.model.name},
@@ -282,6 +236,11 @@ void add_cluster_plan_options(Options& options) {
       .value("gap", "SHARE",
              "end the search when no plan can be better by more than this, such as 1% (default: "
              "when none can)")
+      .flag("explain",
+            "also where the next plan loses, and what the best would be with 1 % more compute, "
+            "memory or links, or any amount of memory: six more searches")
+      .output("report", "FILE",
+              "write a page (HTML) of what less memory, fewer devices and less money would do")
       .value("planner", "NAMES",
              "what published planners make of it, and how ours compares: " + published_names());
   options.group("Assumptions on a cluster");
@@ -290,30 +249,68 @@ void add_cluster_plan_options(Options& options) {
     declare(options, flag);
 }
 
-int run_plan_on_cluster(const Options& options) {
-  if (options.has("planner")) return run_published_planners(options);
-  const ClusterQuestion question = cluster_question_of(options);
-  const std::string output = options.text("output");
-  if (!output.empty()) check_can_write(output);
-  const std::string profile = path_in_plan(options, "profile");
+namespace {
+
+/// What `plan` found, and of the batch that it chose.
+struct Found {
+  ClusterQuestion question;
+  std::vector<std::int64_t> asked = {};  // batches
+  BatchAnswer batches = {};
+  std::vector<MarginalGain> gains = {};                           // with --explain
+  std::vector<ClusterCandidate> by_memory = {}, by_devices = {};  // with --report
+
+  const ClusterAnswer& answer() const { return batches.batches[batches.chosen].answer; }
+  const ClusterCandidate& best() const { return answer().ranked.front(); }
+};
+
+Found found_by(const Options& options) {
+  Found found{.question = cluster_question_of(options)};
+  found.asked = batches_asked(options, found.question);
+  if (found.asked.size() > 1 && found.question.objective == Objective::memory)
+    refuse(options, "--objective memory needs one --global-batch: the smallest has the least");
+  for (const char* file : {"output", "report"}) {
+    if (options.has(file)) check_can_write(options.text(file));
+  }
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
-  const ClusterAnswer answer =
-      find_cluster_plans(question, [&] { return guard.token().stop_requested(); });
-  if (answer.ranked.empty()) refuse_all(question, answer);
-  if (!output.empty()) {
-    const bool of_time = question.objective == Objective::throughput;
-    Plan best = plan_for_file(answer.ranked.front(), of_time ? answer.bound : 0.0);
-    best.profile = profile;
-    write_plan(output, best);
+  const auto stop = [&guard] { return guard.token().stop_requested(); };
+  found.batches = find_batch(found.question, found.asked, stop);
+  const bool has_plan = found.batches.has_plan();
+  const std::vector<BatchOutcome>& all = found.batches.batches;
+  const BatchOutcome& chosen = has_plan ? all[found.batches.chosen] : all.back();
+  found.question.global_batch = chosen.global_batch;
+  if (!has_plan) refuse_all(found.question, chosen.answer);
+  if (options.has("report")) {
+    const ClusterCandidate& best = chosen.answer.ranked.front();
+    found.by_memory = plans_by_memory(found.question, best, stop);
+    found.by_devices = plans_by_devices(found.question, best, stop);
   }
-  if (options.has("json")) {
-    print_result("plan", cluster_config(options, question), cluster_assumptions(question),
-                 as_json(options, question, answer));
-    return 0;
+  if (options.has("explain")) found.gains = marginal_gains(found.question, stop);
+  return found;
+}
+
+void print_json(const Options& options, const Found& found) {
+  Json config = cluster_config(options, found.question);
+  Json result = as_json(options, found.question, found.answer());
+  if (found.asked.size() > 1) {
+    config["global_batches"] = found.asked;
+    result["batches"] =
+        array_of(found.batches.batches, [&](const auto& of) { return as_json(options, of); });
   }
-  for (const std::string& line : answer_in_words(question, answer)) fmt::print("{}\n", line);
-  fmt::print("To simulate it: {}\n\n", simulate_command(options, answer.ranked.front()));
-  fmt::print("{}", schedules_table(answer, question.objective));
+  if (options.has("explain"))
+    result["marginal"] = marginal_json(options, found.answer(), found.gains);
+  print_result("plan", std::move(config), cluster_assumptions(found.question), std::move(result));
+}
+
+void print_text(const Options& options, const Found& found) {
+  const ClusterAnswer& answer = found.answer();
+  if (found.asked.size() > 1) fmt::print("{}\n", batches_text(found.question, found.batches));
+  for (const std::string& line : answer_in_words(found.question, answer)) fmt::print("{}\n", line);
+  if (options.has("explain")) {
+    for (const std::string& line : loss_in_words(answer)) fmt::print("{}\n", line);
+    fmt::print("\n{}\n", gains_text(found.question, found.best(), found.gains));
+  }
+  fmt::print("To simulate it: {}\n\n", simulate_command(options, found.best()));
+  fmt::print("{}", schedules_table(answer, found.question.objective));
   fmt::print(
       "\nT x D x W: devices that share each layer, stages in a row, pipelines side by side. Batch: "
       "samples of a\nmicrobatch x microbatches of a pipeline. TFLOPs: a second and device. Memory: "
@@ -321,6 +318,28 @@ int run_plan_on_cluster(const Options& options) {
       "simulated.\n",
       counted(answer.frames, "layout"), counted(answer.shapes, "shape"),
       counted(answer.simulated, "program"));
+}
+
+}  // namespace
+
+int run_plan_on_cluster(const Options& options) {
+  if (options.has("planner")) return run_published_planners(options);
+  const std::string profile = path_in_plan(options, "profile");
+  const Found found = found_by(options);
+  if (options.has("output")) {
+    const bool of_time = found.question.objective == Objective::throughput;
+    Plan best = plan_for_file(found.best(), of_time ? found.answer().bound : 0.0);
+    best.profile = profile;
+    write_plan(options.text("output"), best);
+  }
+  if (options.has("report")) {
+    write_file(options.text("report"),
+               trade_off_page(found.question, found.answer(), found.by_memory, found.by_devices));
+  }
+  if (options.has("json"))
+    print_json(options, found);
+  else
+    print_text(options, found);
   return 0;
 }
 

@@ -12,8 +12,6 @@ void add_cluster_plan_options(Options& options);
 /// Throws UsageError where an option is given that belongs to the other half.
 int run_plan_on_cluster(const Options& options);
 
-/// What the options ask.
-ClusterQuestion cluster_question_of(const Options& options);
 /// One plan of an answer to it, with the command that simulates it.
 Json candidate_json(const Options& options, const ClusterCandidate& of);
 Json cluster_config(const Options& options, const ClusterQuestion& question);

@@ -1,5 +1,6 @@
 #include "tools/commands/plan_published.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
 #include "tools/commands/plan_on_cluster.h"
+#include "tools/options/cluster_question.h"
 #include "tools/print/cluster_plan_words.h"
 #include "tools/print/words.h"
 
@@ -33,13 +35,15 @@ std::vector<Refereed> planners_of(const Options& options) {
   for (const std::string_view name : split(names, ","))
     planners.push_back({.planner = &find_published_planner(name)});
   for (const char* flag : {"tensor", "depth", "width", "chunks", "zero", "recompute",
-                           "device-order", "objective", "schedule"}) {
+                           "device-order", "objective", "schedule", "explain"}) {
     if (options.has(flag))
       refuse(options, "--{} is not taken: published planners say it themselves, or have none",
              flag);
   }
-  if (options.has("output"))
-    refuse(options, "--output is not taken beside --planner: no plan is ours to write");
+  for (const char* flag : {"output", "report"}) {
+    if (options.has(flag))
+      refuse(options, "--{} is not taken beside --planner: no plan is ours to write", flag);
+  }
   return planners;
 }
 
@@ -115,7 +119,10 @@ std::string published_names() {
 
 int run_published_planners(const Options& options) {
   std::vector<Refereed> planners = planners_of(options);
-  const ClusterQuestion question = cluster_question_of(options);
+  ClusterQuestion question = cluster_question_of(options);
+  const std::vector<std::int64_t> batches = batches_asked(options, question);
+  if (batches.size() > 1) refuse(options, "--planner needs one --global-batch");
+  question.global_batch = batches.front();
   for (Refereed& one : planners) one.plan = one.planner->plan(question);
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
   const ClusterAnswer answer =

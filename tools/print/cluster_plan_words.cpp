@@ -1,6 +1,8 @@
 #include "tools/print/cluster_plan_words.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <string_view>
 
@@ -56,6 +58,40 @@ std::string why_not(const ScheduleOutcome& of, Objective objective, double best)
 
 }  // namespace
 
+std::string batches_text(const ClusterQuestion& question, const BatchAnswer& found) {
+  constexpr std::string_view kBatchRow =
+      "{:>9} {:>10} {:>9} {:>9} {:>9} {:>8} {:<18} {:<12} {:>12}\n";
+  const bool of_time = question.objective == Objective::throughput;
+  double least = std::numeric_limits<double>::infinity();
+  for (const BatchOutcome& one : found.batches) {
+    if (!one.answer.ranked.empty()) least = std::min(least, one.value_of_a_sample());
+  }
+  const std::int64_t sequence = question.base.plan.model.sequence;
+  std::string text = fmt::format(kBatchRow, "batch", "tokens", "a step", "samples/s", "US$",
+                                 "of best", "schedule", "T x D x W", "microbatches");
+  for (const BatchOutcome& one : found.batches) {
+    const std::string tokens = fmt::format("{}", one.global_batch * sequence);
+    if (one.answer.ranked.empty()) {
+      text += fmt::format("{:>9} {:>10} none fits\n", one.global_batch, tokens);
+      continue;
+    }
+    const ClusterCandidate& best = one.answer.ranked.front();
+    text += fmt::format(
+        kBatchRow, one.global_batch, tokens, fmt::format("{:.4g} s", best.period_s),
+        fmt::format("{:.4g}", best.plan.predicted.samples_per_s),
+        best.usd ? fmt::format("${:.3g}", *best.usd) : "-",
+        fmt::format("{:.1f} %", 100 * least / one.value_of_a_sample()),
+        name_with_options(best.plan), layout_text(best),
+        fmt::format("{} x {}", best.plan.microbatch_size, best.plan.request.microbatches));
+  }
+  const BatchOutcome& chosen = found.batches[found.chosen];
+  text += fmt::format("\nA batch of {} samples is the smallest with {:.0f} % of the {} or more.\n",
+                      chosen.global_batch, 100 / (1 + kAsGoodABatch),
+                      of_time ? "most samples a second" : "most samples a dollar");
+  if (found.interrupted) text += "Stopped early: other batches were not looked at to the end.\n";
+  return text;
+}
+
 std::string schedules_table(const ClusterAnswer& answer, Objective objective) {
   const double best = answer.ranked.front().value;
   std::string text = "The best of each schedule:\n";
@@ -74,6 +110,11 @@ std::string schedules_table(const ClusterAnswer& answer, Objective objective) {
   for (const auto& [why, names] : others)
     text += fmt::format("{}: {}.\n", why, fmt::join(names, ", "));
   return text;
+}
+
+std::string shape_text(const ClusterCandidate& of) {
+  return fmt::format("{}, {} with microbatches {} x {}", name_with_options(of.plan),
+                     layout_text(of), of.plan.microbatch_size, of.plan.request.microbatches);
 }
 
 double model_flops_per_s(const ClusterCandidate& of) {
@@ -110,8 +151,7 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
   if (answer.ranked.size() > 1) {
     const ClusterCandidate& next = answer.ranked[1];
     lines.push_back(fmt::format(
-        "Next: {}, {} with microbatches {} x {}, {}.", name_with_options(next.plan),
-        layout_text(next), next.plan.microbatch_size, next.plan.request.microbatches,
+        "Next: {}, {}.", shape_text(next),
         next.value == best.value ? "as good"
                                  : fmt::format("{:.2f} % {}", 100 * (next.value / best.value - 1),
                                                worse_word(question.objective))));

@@ -45,6 +45,8 @@ const std::vector<Line>& lines() {
       {"plan --model model.json --profile profile.json --schedule-file order.txt --devices 2 "
        "--global-batch 4 --output",
        {"model.json", "profile.json", "order.txt"}},
+      {"plan --model model.json --cluster cluster.json --calibration calibration.json --report",
+       {"model.json", "cluster.json", "calibration.json"}},
       {"import --from hugging-face model.json --output", {"model.json"}},
       {"import --from nccl-tests one.log two.log --output", {"one.log", "two.log"}},
       {"tokens one.txt two.bin --output", {"one.txt", "two.bin"}},
