@@ -64,13 +64,18 @@ class Job:
 
     def goes_to_its_end(self):
         # Slurm waits before it starts a job again, for two minutes mostly.
-        released = []
+        released, seen = [], {}
 
         def ends():
             state, restarts = self.state()
             if state == "PENDING" and restarts and not released:
                 released.append(self.slurm("scontrol", "update", "JobId=" + self.number, "StartTime=now"))
-            return (state, restarts) if state not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING") else None
+            if state in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
+                seen.clear()
+                return None
+            # On a busy machine a job that is about to be requeued is seen to have failed for a moment.
+            since = seen.setdefault(state, time.monotonic())
+            return (state, restarts) if state == "COMPLETED" or time.monotonic() - since > 10 else None
 
         return wait_until(ends, 300) == ("COMPLETED", 1)
 
