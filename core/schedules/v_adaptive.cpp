@@ -4,8 +4,6 @@
 // the stages. At unit times it waits 3p − 1 − 3M + max(3p, p − 1 + 2(1 + ⌊(M+1)/2⌋)) at a cap of M
 // chunks, p ≤ M ≤ 2p, as its authors' does (tests/simulator/automatic_test.cpp).
 
-#include <set>
-
 #include "core/base/check.h"
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
@@ -156,16 +154,13 @@ Schedule make_v_adaptive(const ScheduleRequest& request) {
     Duration span{};
   };
   std::optional<Choice> best;
-  std::set<Block> seen;  // on few devices several shapes make the same block
   const Activity progress("trying building blocks");
   each_shape(request.devices, [&](const Shape& shape) {
     int tried = 0;
     each_bend(shape, request.devices, [&](const Block& block) {
       keep_going();
       if (peak_of(block, request.microbatches) > cap_of(request)) return false;
-      const bool is_new = seen.insert(block).second;
       for (const bool rewrites : {false, true}) {
-        if (!is_new) break;
         const std::optional<Duration> span = span_of(block, request, rewrites);
         if (span && (!best || *span < best->span)) best = Choice{block, rewrites, *span};
       }

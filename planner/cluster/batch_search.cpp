@@ -31,16 +31,12 @@ double BatchOutcome::value_of_a_sample() const {
   return answer.ranked.front().value / static_cast<double>(global_batch);
 }
 
-/// The first whose samples cost little more than the least.
-static std::size_t chosen_of(const std::vector<BatchOutcome>& batches) {
+double BatchAnswer::least_of_a_sample() const {
   double least = std::numeric_limits<double>::infinity();
   for (const BatchOutcome& one : batches) {
     if (!one.answer.ranked.empty()) least = std::min(least, one.value_of_a_sample());
   }
-  const auto as_good = [&](const BatchOutcome& one) {
-    return !one.answer.ranked.empty() && one.value_of_a_sample() <= least * (1.0 + kAsGoodABatch);
-  };
-  return static_cast<std::size_t>(std::ranges::find_if(batches, as_good) - batches.begin());
+  return least;
 }
 
 BatchAnswer find_batch(ClusterQuestion question, const std::vector<std::int64_t>& batches,
@@ -55,7 +51,11 @@ BatchAnswer find_batch(ClusterQuestion question, const std::vector<std::int64_t>
   }
   found.interrupted =
       found.batches.size() < batches.size() || found.batches.back().answer.interrupted;
-  found.chosen = chosen_of(found.batches);
+  const double as_good = (1.0 + kAsGoodABatch) * found.least_of_a_sample();
+  const auto chosen = std::ranges::find_if(found.batches, [as_good](const BatchOutcome& one) {
+    return !one.answer.ranked.empty() && one.value_of_a_sample() <= as_good;
+  });
+  found.chosen = static_cast<std::size_t>(chosen - found.batches.begin());
   return found;
 }
 

@@ -38,6 +38,8 @@ struct BatchAnswer {
   bool interrupted = false;
 
   bool has_plan() const { return chosen < batches.size(); }
+  /// The least value of a sample of any batch. Infinite: none fits.
+  double least_of_a_sample() const;
 };
 
 /// Plans of each of `batches`, whatever batch the question has. REQUIRES: one or more, ascending;

@@ -71,7 +71,7 @@ ClusterQuestion with_more(ClusterQuestion question, Supply supply, double times)
 
 std::vector<MarginalGain> marginal_gains(const ClusterQuestion& question,
                                          const std::function<bool()>& stop) {
-  constexpr double kPercentMore = 1.01, kAnyAmount = 1000.0;
+  constexpr double kPercentMore = 1.01;
   std::vector<MarginalGain> gains;
   const auto add = [&](Supply supply, double times) {
     if (stop && stop()) return;

@@ -30,6 +30,9 @@ std::string_view name(Supply supply);
 /// given or measured in seconds stay as they are. REQUIRES: times > 0.
 ClusterQuestion with_more(ClusterQuestion question, Supply supply, double times);
 
+/// Times as much memory as makes no difference any more.
+inline constexpr double kAnyAmount = 1000.0;
+
 /// The best plan there; its value is of the question's objective.
 struct MarginalGain {
   Supply supply{};
@@ -38,9 +41,8 @@ struct MarginalGain {
   bool proved = true;  // not stopped early
 };
 
-/// With 1.01 times as much of each, and last with a thousand times the memory: what any amount
-/// would do. Ends with those so far when it is stopped. REQUIRES: a plan fits as it is. Throws as
-/// find_cluster_plans().
+/// With 1.01 times as much of each, and last with any amount of memory. Ends with those so far when
+/// it is stopped. REQUIRES: a plan fits as it is. Throws as find_cluster_plans().
 std::vector<MarginalGain> marginal_gains(const ClusterQuestion& question,
                                          const std::function<bool()>& stop = {});
 

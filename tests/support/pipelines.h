@@ -211,8 +211,8 @@ inline const std::vector<int> kOptions{0, 1, 2, 4, 5, 7, 8, 14, 24, 31}, kSomeOp
 
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
 /// embeddings, width, the global norm and post-validation, alone and together; with a sanitizer
-/// none, some and all of these, and of schedules that are ordered by costs each fourth. With `nth`
-/// only each nth of the whole grid, sanitizer or not; of schedules that search long a quarter.
+/// none, some and all of these, of schedules that are ordered by costs each fourth, of those that
+/// search long each sixteenth. With `nth` only each nth of the whole grid, sanitizer or not.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches,
@@ -221,8 +221,7 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
   std::size_t served = 0;
   const bool is_sample = kSanitized && nth == 1;
   const ScheduleTraits& row = find_schedule(schedule);
-  if (is_sample && row.orders_by_costs) nth = 4;
-  if (row.effort != nullptr) nth *= 4;  // tenths of a second each, of the same orders again
+  if (is_sample && row.orders_by_costs) nth = row.effort != nullptr ? 16 : 4;
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(row, p, m)) {

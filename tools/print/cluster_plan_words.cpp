@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <string_view>
 
@@ -62,10 +61,7 @@ std::string batches_text(const ClusterQuestion& question, const BatchAnswer& fou
   constexpr std::string_view kBatchRow =
       "{:>9} {:>10} {:>9} {:>9} {:>9} {:>8} {:<18} {:<12} {:>12}\n";
   const bool of_time = question.objective == Objective::throughput;
-  double least = std::numeric_limits<double>::infinity();
-  for (const BatchOutcome& one : found.batches) {
-    if (!one.answer.ranked.empty()) least = std::min(least, one.value_of_a_sample());
-  }
+  const double least = found.least_of_a_sample();
   const std::int64_t sequence = question.base.plan.model.sequence;
   std::string text = fmt::format(kBatchRow, "batch", "tokens", "a step", "samples/s", "US$",
                                  "of best", "schedule", "T x D x W", "microbatches");

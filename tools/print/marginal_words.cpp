@@ -31,7 +31,7 @@ std::string gains_text(const ClusterQuestion& question, const ClusterCandidate& 
                        const std::vector<MarginalGain>& gains) {
   std::string text = "The best plan where the cluster has 1 % more of one thing:\n";
   for (const MarginalGain& gain : gains) {
-    const bool any_amount = gain.times > 2.0;
+    const bool any_amount = gain.times == kAnyAmount;
     text += fmt::format("{:<20} {:<28} {:>+8.2f} %  {}{}{}\n",
                         any_amount ? "any amount of memory" : name(gain.supply),
                         value_text(question.objective, gain.best.value),

@@ -2,27 +2,18 @@
 
 #include "planner/cluster/marginal_gains.h"
 
-#include <memory>
-
 #include <gtest/gtest.h>
 
-#include "core/model/catalog.h"
+#include "tests/planner/cluster/question_of_gpt2.h"
 
 namespace tandem {
 namespace {
 
-/// A small model over two nodes, in scarce memory.
+/// Over two nodes, in scarce memory.
 ClusterQuestion scarce_question() {
-  ClusterQuestion question;
-  question.base.plan.model = find_model("gpt2")->model;
   ClusterSpec spec = cluster_of_nodes("2xp3.16xlarge");
   for (DeviceSpec& device : spec.devices) device.memory_bytes = Bytes{1400} << 20;
-  question.base.cluster = std::make_shared<const Cluster>(spec);
-  question.base.assumptions.reserve = {};
-  question.schedules = {"1f1b"};
-  question.global_batch = 32;
-  question.tensor = 1;
-  return question;
+  return testing::question_of_gpt2(spec);
 }
 
 TEST(MarginalGains, ScaleWhatTheySay) {

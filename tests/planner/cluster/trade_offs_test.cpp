@@ -6,24 +6,20 @@
 
 #include <gtest/gtest.h>
 
-#include "core/model/catalog.h"
+#include "tests/planner/cluster/question_of_gpt2.h"
 
 namespace tandem {
 namespace {
 
-ClusterQuestion question_of_gpt2() {
-  ClusterQuestion question;
-  question.base.plan.model = find_model("gpt2")->model;
-  question.base.cluster = std::make_shared<const Cluster>(cluster_of_nodes("DGX-A100"));
+/// On one node, with a reserve.
+ClusterQuestion reserving_question() {
+  ClusterQuestion question = testing::question_of_gpt2(cluster_of_nodes("DGX-A100"));
   question.base.assumptions.reserve = {.share = 0.06, .bytes = 0};
-  question.schedules = {"1f1b"};
-  question.global_batch = 32;
-  question.tensor = 1;
   return question;
 }
 
 TEST(TradeOffs, LessMemoryIsSlowerAndSmaller) {
-  const ClusterQuestion question = question_of_gpt2();
+  const ClusterQuestion question = reserving_question();
   const ClusterCandidate best = find_cluster_plans(question).ranked.front();
   const auto plans = plans_by_memory(question, best);
   ASSERT_GT(plans.size(), 3u);
@@ -45,7 +41,7 @@ TEST(TradeOffs, LessMemoryIsSlowerAndSmaller) {
 }
 
 TEST(TradeOffs, MemoryThatDevicesLackIsNotGiven) {
-  const ClusterQuestion question = question_of_gpt2();
+  const ClusterQuestion question = reserving_question();
   const Bytes own = (*question.base.cluster)[DeviceId{}].memory_bytes;
   const ClusterQuestion more = with_memory_of(question, 2 * own);
   EXPECT_EQ((*more.base.cluster)[DeviceId{}].memory_bytes,
@@ -53,7 +49,7 @@ TEST(TradeOffs, MemoryThatDevicesLackIsNotGiven) {
 }
 
 TEST(TradeOffs, FewerDevicesAreSlower) {
-  const ClusterQuestion question = question_of_gpt2();
+  const ClusterQuestion question = reserving_question();
   const ClusterCandidate best = find_cluster_plans(question).ranked.front();
   const auto plans = plans_by_devices(question, best);
   ASSERT_EQ(plans.size(), 4u);  // 8, 4, 2, 1
@@ -66,7 +62,7 @@ TEST(TradeOffs, FewerDevicesAreSlower) {
 }
 
 TEST(TradeOffs, AStopLeavesThoseSoFar) {
-  const ClusterQuestion question = question_of_gpt2();
+  const ClusterQuestion question = reserving_question();
   const ClusterCandidate best = find_cluster_plans(question).ranked.front();
   EXPECT_EQ(plans_by_memory(question, best, [] { return true; }).size(), 1u);
   EXPECT_EQ(plans_by_devices(question, best, [] { return true; }).size(), 1u);
