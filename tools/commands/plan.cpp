@@ -82,6 +82,10 @@ PlanRequest request_of(const Options& options) {
     if (options.has(name) || (own && std::string_view(name) == "devices")) continue;
     refuse(options, "--{} is missing", name);
   }
+  for (const char* name :
+       {"objective", "gap", "explain", "report", "tensor", "depth", "width", "chunks"}) {
+    if (options.has(name)) refuse(options, "--{} is for a plan on a cluster", name);
+  }
   PlanRequest request;
   if (own) {
     take_user_schedule(options, request);
