@@ -65,7 +65,7 @@ TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
   TrainingCase test = TrainingCase::on(schedule, static_cast<std::uint16_t>(devices));
   // One, as many as devices, and more.
   const std::vector<std::int32_t> counts =
-      testing::kSanitized ? std::vector{1, 3, 5} : std::vector{1, 2, 3, 5, 8};
+      testing::kSanitized ? std::vector{1, 5} : std::vector{1, 2, 3, 5, 8};
   for (const std::int32_t microbatches : counts) {
     for (const Recompute recompute :
          {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
@@ -77,7 +77,7 @@ TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
 }
 
 std::vector<int> depths() {
-  return testing::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4};
+  return testing::kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4};
 }
 
 INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
@@ -277,14 +277,13 @@ TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
 TEST(Semantics, HoldForEveryScheduleAtEveryWidthUnderDelays) {
   for (const std::string& schedule : testing::schedule_names()) {
     for (const std::uint16_t width : {std::uint16_t{2}, std::uint16_t{3}}) {
+      if (testing::kSanitized && width != 2) continue;
       TrainingCase test = TrainingCase::on(
           schedule, schedule == "data-parallel" ? std::uint16_t{1} : std::uint16_t{2});
       test.width = width;
       test.take_microbatches(3);
       for (const Recompute recompute :
            {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
-        // At width 1 all of them run with a sanitizer, too.
-        if (testing::kSanitized && recompute != Recompute::none && width != 2) continue;
         test.recompute = recompute;
         if (!test.is_served()) continue;
         expect_equal(

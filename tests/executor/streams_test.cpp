@@ -110,7 +110,9 @@ TEST_P(StreamsOf, AreOrderedByTheirEvents) {
       for (const Recompute recompute :
            {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
         const bool in_layers = recompute == Recompute::selective || recompute == Recompute::full;
-        if (testing::kSanitized && in_layers && devices != 2) continue;  // alike on the others
+        // Order is the same with a sanitizer: it sees some.
+        if (testing::kSanitized && (devices == 1 || width == 1 || (in_layers && devices != 2)))
+          continue;
         TrainingCase test = TrainingCase::on(GetParam(), devices);
         const std::uint16_t only = find_schedule(GetParam()).only_devices;
         if (only != 0) test.devices = only;
@@ -125,7 +127,7 @@ TEST_P(StreamsOf, AreOrderedByTheirEvents) {
       }
     }
   }
-  EXPECT_GE(served, 6);
+  EXPECT_GE(served, testing::kSanitized ? 2 : 6);
 }
 
 TEST(Streams, OfSlicesAreOrderedByTheirEvents) {
@@ -299,6 +301,7 @@ TEST_P(ValidatedStreamsOf, AreOrderedByTheirEvents) {
   std::uint64_t seed = 0;
   for (const std::uint16_t devices : {std::uint16_t{2}, std::uint16_t{4}}) {
     for (const double most_norm : {testing::kNever, testing::kSometimes, testing::kAlways}) {
+      if (testing::kSanitized && devices == 4 && most_norm != testing::kSometimes) continue;
       TrainingCase test = testing::validated(GetParam(), devices, most_norm);
       test.batches = 3;
       test.width = devices == 2 ? 2 : 1;

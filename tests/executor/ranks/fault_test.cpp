@@ -78,7 +78,8 @@ std::vector<RankProcessEnd> ends_of(const FaultDraw& draw, const TrainingCase& t
   const RankThreads threads{.ranks = kFaultyRanks,
                             .change_group =
                                 [&](std::int32_t rank, RankGroupSetup& group) {
-                                  group.doubt = 100ms;
+                                  // Longer than the culprit takes to be named by who saw it.
+                                  group.doubt = testing::kSanitized ? 500ms : 100ms;
                                   group.beat = 20ms;
                                   if (rank == draw.culprit) group.faults = &faults;
                                 },

@@ -88,6 +88,7 @@ TEST_P(MessagesOf, TrainWhatTheCpuTrains) {
   int compared = 0;
   for (const std::uint16_t devices : std::initializer_list<std::uint16_t>{1, 2, 4}) {
     for (const std::uint16_t width : std::initializer_list<std::uint16_t>{1, 2}) {
+      if (testing::kSanitized && (devices == 1 || (devices == 2) != (width == 2))) continue;
       TrainingCase test = TrainingCase::on(GetParam(), devices);
       const std::uint16_t only = find_schedule(GetParam()).only_devices;
       if (only != 0) test.devices = only;
@@ -108,7 +109,7 @@ TEST_P(MessagesOf, TrainWhatTheCpuTrains) {
       ++compared;
     }
   }
-  EXPECT_GE(compared, 2);
+  EXPECT_GE(compared, testing::kSanitized ? 1 : 2);
 }
 
 TEST(Messages, TrainWhatTheCpuTrainsWhereNormsDecide) {

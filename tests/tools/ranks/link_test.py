@@ -7,43 +7,14 @@ The control: the link is down for a second first, and the run goes on. Exit code
 """
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 
 from kill_sweep import make_plan, wait_until
+from two_hosts import ADDRESSES, Hosts, why_no_namespaces
 
 WITHIN_S = 5.0
-ADDRESSES = ("10.77.0.1", "10.77.0.2")
-
-
-def ip(*words, check=True):
-    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True)
-
-
-class Hosts:
-    """Two namespaces, joined by a pair of interfaces."""
-
-    def __init__(self):
-        self.names = [f"tandem-{os.getpid()}-{rank}" for rank in (0, 1)]
-
-    def __enter__(self):
-        for name in self.names:
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        ip("-n", self.names[0], "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", self.names[1])
-        for name, address in zip(self.names, ADDRESSES):
-            ip("-n", name, "address", "add", address + "/24", "dev", "wire")
-            ip("-n", name, "link", "set", "wire", "up")
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names:
-            ip("netns", "delete", name, check=False)
-
-    def set_link(self, state):
-        ip("-n", self.names[1], "link", "set", "wire", state)
 
 
 class Rank:
@@ -98,12 +69,9 @@ def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     tandem, folder = map(os.path.abspath, sys.argv[1:])
-    probe = f"tandem-{os.getpid()}-probe"
-    tried = ip("netns", "add", probe, check=False) if shutil.which("ip") else None
-    if tried is None or tried.returncode != 0:
-        print("SKIPPED: no network namespaces here: " + (tried.stderr if tried else "ip is not installed"))
+    if why := why_no_namespaces():
+        print("SKIPPED: " + why)
         return 77
-    ip("netns", "delete", probe)
     os.makedirs(folder, exist_ok=True)
     make_plan(tandem, folder)
     with Hosts() as hosts:
