@@ -14,16 +14,20 @@ namespace tandem {
 
 namespace {
 
+/// Of as many rounds as outlast another program's turn on the processor.
 double median_seconds(const std::function<void()>& work) {
-  constexpr int kRounds = 9;
+  constexpr std::size_t kFewest = 9;
+  constexpr auto kLongEnough = std::chrono::milliseconds(300);
   std::vector<double> times;
-  for (int i = 0; i < kRounds; ++i) {
+  const auto since = std::chrono::steady_clock::now();
+  while (times.size() < kFewest || std::chrono::steady_clock::now() - since < kLongEnough) {
     const auto start = std::chrono::steady_clock::now();
     work();
     times.push_back(to_seconds(std::chrono::steady_clock::now() - start));
   }
-  std::ranges::sort(times);
-  return std::max(times[kRounds / 2], 1e-9);
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::ranges::nth_element(times, middle);
+  return std::max(*middle, 1e-9);
 }
 
 double product_flops_per_s() {

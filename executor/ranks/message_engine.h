@@ -8,8 +8,16 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace tandem {
+
+/// What has passed on a channel between the rank that counts and another.
+struct ChannelCount {
+  std::int32_t rank = 0;                              // the other
+  bool waits = false;                                 // for something to arrive
+  std::uint64_t channel = 0, given = 0, arrived = 0;  // messages
+};
 
 class MessageEngine {
  public:
@@ -30,6 +38,8 @@ class MessageEngine {
   /// REQUIRES: as long as what is sent; else the engine fails.
   virtual void receive(std::int32_t rank, std::size_t channel, std::span<std::byte> into,
                        Received received) = 0;
+  /// Of each channel; none where the engine does not count. From any thread.
+  virtual std::vector<ChannelCount> counts() { return {}; }
   /// Drops what is under way. When it returns, nothing is called any more.
   virtual void abort() = 0;
 };

@@ -139,7 +139,7 @@ void RankRun::tell(std::int32_t rank, MessageKind kind, std::string message) {
 void RankRun::hear(std::int32_t from, MessageKind kind, const std::string& message) {
   switch (kind) {
     case MessageKind::heartbeat:
-      return hear_heartbeat(message);
+      return hear_heartbeat(from, message);
     case MessageKind::loss: {
       Unpacker of(message);
       const auto sample = of.get<std::int64_t>();
@@ -181,12 +181,17 @@ std::string RankRun::heartbeat() const {
                      .since = progress->since(),
                      .longest = progress->longest()});
   }
-  return Packer().add_all(std::span<const DeviceBeat>(beats)).take();
+  const std::vector<ChannelCount> counts = engine_->counts();
+  return Packer()
+      .add_all(std::span<const DeviceBeat>(beats))
+      .add_all(std::span<const ChannelCount>(counts))
+      .take();
 }
 
-void RankRun::hear_heartbeat(const std::string& message) {
+void RankRun::hear_heartbeat(std::int32_t from, const std::string& message) {
   if (message.empty()) return;
-  for (const DeviceBeat& beat : Unpacker(message).all<DeviceBeat>()) {
+  Unpacker of(message);
+  for (const DeviceBeat& beat : of.all<DeviceBeat>()) {
     const auto found = elsewhere_.find(beat.device);
     if (found == elsewhere_.end()) continue;
     found->second->progress.mirror({.works = beat.works != 0,
@@ -196,6 +201,9 @@ void RankRun::hear_heartbeat(const std::string& message) {
                                     .since = beat.since,
                                     .longest = beat.longest});
   }
+  std::vector<ChannelCount> counts = of.all<ChannelCount>();
+  const std::lock_guard lock(mutex_);
+  counts_[from] = std::move(counts);
 }
 
 std::vector<const Progress*> RankRun::progress_elsewhere() const {
@@ -211,6 +219,26 @@ std::string RankRun::describe(const Progress& progress) const {
     }
   }
   return {};
+}
+
+std::string RankRun::overdue() const {
+  const std::vector<ChannelCount> here = engine_->counts();
+  const std::lock_guard lock(mutex_);
+  auto all = counts_;
+  all[rank()] = here;
+  std::string text;
+  for (const auto& [sender, sent] : all) {
+    for (const ChannelCount& given : sent) {
+      for (const ChannelCount& taken : all[given.rank]) {
+        if (taken.rank != sender || taken.channel != given.channel) continue;
+        if (!taken.waits || taken.arrived >= given.given) continue;
+        text += fmt::format("{}frame {} of {} has not come from {} to {}", text.empty() ? "" : ", ",
+                            taken.arrived, plans_.all()[given.channel].name, group_.name(sender),
+                            group_.name(given.rank));
+      }
+    }
+  }
+  return text;
 }
 
 std::string RankRun::last_seen_at(std::int32_t rank) const {

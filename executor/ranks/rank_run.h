@@ -53,6 +53,7 @@ class RankRun final : public OtherRanks {
   void tell_update(std::int64_t batch, std::size_t first_tensor, const UpdateSeen& update) override;
   std::vector<const Progress*> progress_elsewhere() const override;
   std::string describe(const Progress& elsewhere) const override;
+  std::string overdue() const override;
   std::string fail(const std::string& why) override;
   void stop() override;
   std::vector<std::string> gather(std::string mine) override;
@@ -68,7 +69,7 @@ class RankRun final : public OtherRanks {
 
   std::int32_t other_end(std::size_t communicator) const;
   void hear(std::int32_t from, MessageKind kind, const std::string& message);
-  void hear_heartbeat(const std::string& message);
+  void hear_heartbeat(std::int32_t from, const std::string& message);
   void hear_update(const std::string& message);
   std::string heartbeat() const;
   std::string last_seen_at(std::int32_t rank) const;
@@ -84,6 +85,7 @@ class RankRun final : public OtherRanks {
   RunEars ears_;
   StateEars state_ears_;
   bool over_ = false;
+  std::map<std::int32_t, std::vector<ChannelCount>> counts_;  // of other ranks, as they tell
   std::mutex state_mutex_;
   std::atomic<bool> ended_early_{false};
   std::condition_variable_any ended_;

@@ -52,6 +52,12 @@ void TcpEngine::receive(std::int32_t rank, std::size_t channel, std::span<std::b
   lane(rank, channel).receive(into, std::move(received));
 }
 
+std::vector<ChannelCount> TcpEngine::counts() {
+  std::vector<ChannelCount> all;
+  for (const auto& [key, lane] : lanes_) all.push_back(lane->count(key.first));
+  return all;
+}
+
 void TcpEngine::abort() {
   for (const auto& [key, lane] : lanes_) lane->close();
   goes_on_.reset();

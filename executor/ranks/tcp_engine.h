@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -35,6 +36,7 @@ class TcpEngine final : public MessageEngine {
             Sent sent) override;
   void receive(std::int32_t rank, std::size_t channel, std::span<std::byte> into,
                Received received) override;
+  std::vector<ChannelCount> counts() override;
   void abort() override;
 
  private:

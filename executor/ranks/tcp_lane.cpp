@@ -76,6 +76,15 @@ void TcpLane::receive(std::span<std::byte> into, MessageEngine::Received receive
   if (!waits_to_read_) wait_for(Socket::wait_read);
 }
 
+ChannelCount TcpLane::count(std::int32_t rank) {
+  const std::lock_guard lock(mutex_);
+  return {.rank = rank,
+          .waits = !incoming_.empty(),
+          .channel = setup_.channel,
+          .given = sent_,
+          .arrived = received_};
+}
+
 void TcpLane::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;

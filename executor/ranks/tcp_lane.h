@@ -38,6 +38,8 @@ class TcpLane {
 
   void send(std::span<const std::byte> bytes, MessageEngine::Sent sent);
   void receive(std::span<std::byte> into, MessageEngine::Received received);
+  /// With `rank` at the other end.
+  ChannelCount count(std::int32_t rank);
   /// Drops what is under way. No call begins after it; one that has begun may go on.
   void close();
 

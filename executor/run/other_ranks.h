@@ -72,6 +72,9 @@ class OtherRanks {
   /// Of devices that are not here, on the first rank.
   virtual std::vector<const Progress*> progress_elsewhere() const = 0;
   virtual std::string describe(const Progress& elsewhere) const = 0;
+  /// On the first rank, of what one rank has given and another waits for: what it is, and whose.
+  /// Empty: nothing is known to be.
+  virtual std::string overdue() const = 0;
 
   /// Tells all ranks that this one has failed, unless one has before. Returns what is said of that
   /// everywhere: which rank, and why.

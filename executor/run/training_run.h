@@ -281,6 +281,10 @@ class TrainingRun {
       is_here = true;
     });
     if (culprit != nullptr && !is_here) who = run_.others->describe(*culprit) + ": does not end";
+    if (culprit == nullptr && run_.others != nullptr) {
+      if (const std::string overdue = run_.others->overdue(); !overdue.empty())
+        who += ", " + overdue;
+    }
     stall_ = fmt::format("{}; nothing has ended anywhere for {:.1f} s", who, to_seconds(waited));
     keep_failure(std::make_exception_ptr(DeviceError(stall_)));
   }

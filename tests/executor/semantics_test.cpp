@@ -76,9 +76,7 @@ TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
   }
 }
 
-std::vector<int> depths() {
-  return testing::kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4};
-}
+std::vector<int> depths() { return testing::kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4}; }
 
 INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
                          ::testing::Combine(::testing::ValuesIn(testing::schedule_names()),

@@ -60,7 +60,10 @@ struct FaultDraw {
   }
   /// A frame that never comes is seen by the next one on its lane, or by what waits for it.
   std::string words() const {
-    const std::string absent = "frame [0-9]+ arrived where frame [0-9]+ was due|nothing has ended";
+    const std::string absent = fmt::format(
+        "frame [0-9]+ arrived where frame [0-9]+ was due|frame [0-9]+ of .* has not come from rank "
+        "{} .*; nothing has ended",
+        culprit);
     if (kind == "drop" || kind == "stall" || kind == "duplicate") return absent;
     if (kind == "corrupt") return "the checksum of frame [0-9]+ is wrong";
     if (kind == "kill")
@@ -79,7 +82,7 @@ std::vector<RankProcessEnd> ends_of(const FaultDraw& draw, const TrainingCase& t
                             .change_group =
                                 [&](std::int32_t rank, RankGroupSetup& group) {
                                   // Longer than the culprit takes to be named by who saw it.
-                                  group.doubt = testing::kSanitized ? 500ms : 100ms;
+                                  group.doubt = testing::kSanitized ? 2000ms : 100ms;
                                   group.beat = 20ms;
                                   if (rank == draw.culprit) group.faults = &faults;
                                 },

@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class PlanCommand : public CommandLine {
  protected:
@@ -38,6 +39,19 @@ const std::vector<std::string> kSchedules{"1f1b --devices 2 --microbatches 4",
                                           "zbv --devices 2 --microbatches 4",
                                           "1f1b --devices 2 --microbatches 4 --width 2",
                                           "interleaved --devices 2 --microbatches 4 --chunks 2"};
+
+TEST_F(PlanCommand, ByAProfileRefusesWhatOnlyClustersTake) {
+  const std::string line = "plan --profile profile.json --devices 2 --global-batch 4 --schedule 1f1b";
+  EXPECT_EQ(tandem(line).code, 0) << "without them it is a plan";
+  for (const std::string option : {"objective memory", "gap 1%", "explain", "report page.html",
+                                   "tensor 2", "depth 2", "width 1", "chunks 2"}) {
+    const Ran ran = tandem(line + " --" + option);
+    EXPECT_EQ(ran.code, 2) << option;
+    EXPECT_THAT(ran.err, HasSubstr("--" + option.substr(0, option.find(' ')) +
+                                   " is for a plan on a cluster"));
+  }
+  EXPECT_FALSE(exists("page.html"));
+}
 
 TEST_F(PlanCommand, WhatItWritesIsChecked) {
   const std::vector<std::string> names{"mine",          R"("one of mine")", R"("\"\\")",
