@@ -41,7 +41,7 @@ const std::vector<std::string> kSchedules{"1f1b --devices 2 --microbatches 4",
                                           "interleaved --devices 2 --microbatches 4 --chunks 2"};
 
 TEST_F(PlanCommand, ByAProfileRefusesWhatOnlyClustersTake) {
-  const std::string line = "plan --profile profile.json --devices 2 --global-batch 4 --schedule 1f1b";
+  const std::string line = "plan --profile profile.json --devices 2 --global-batch 4";
   EXPECT_EQ(tandem(line).code, 0) << "without them it is a plan";
   for (const std::string option : {"objective memory", "gap 1%", "explain", "report page.html",
                                    "tensor 2", "depth 2", "width 1", "chunks 2"}) {
