@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <ranges>
 #include <string>
@@ -127,14 +128,16 @@ class BrokenProgram : public ::testing::TestWithParam<std::string_view> {
     random_.seed(seed_);
   }
 
-  /// A few of the numbers 0 … size − 1.
-  std::vector<std::size_t> some(std::size_t size) {
+  /// Breaks at a few of a program's `size` instructions, in a random order: at more of them until
+  /// one has been caught, so that no draw leaves a schedule without.
+  template <typename Break>
+  void break_at_some(std::size_t size, const Break& break_at) {
     constexpr std::size_t kSome = 4;
     std::vector<std::size_t> all(size);
-    for (std::size_t i = 0; i < size; ++i) all[i] = i;
+    std::iota(all.begin(), all.end(), std::size_t{0});
     std::shuffle(all.begin(), all.end(), random_);
-    all.resize(std::min(size, kSome));
-    return all;
+    for (std::size_t tried = 0; tried < size && (tried < kSome || caught_ == 0); ++tried)
+      break_at(all[tried]);
   }
 
   void expect_caught(const Case& good, const Draft& broken, const std::string& what) {
@@ -209,14 +212,14 @@ TEST_P(BrokenProgram, WithOneSlotLessIsCaught) {
 TEST_P(BrokenProgram, WithoutAWaitIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       for (std::size_t wait = 0; wait < whole.rows[i].waits.size(); ++wait) {
         Draft broken = whole;
         auto& waits = broken.rows[i].waits;
         waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(wait));
         expect_as_unrolled(good, broken, fmt::format("no wait {} of #{}", wait, i));
       }
-    }
+    });
   }
   EXPECT_GT(caught_, 0);
 }
@@ -224,7 +227,7 @@ TEST_P(BrokenProgram, WithoutAWaitIsCaught) {
 TEST_P(BrokenProgram, WithAnotherLagIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       for (std::size_t wait = 0; wait < whole.rows[i].waits.size(); ++wait) {
         Draft broken = whole;
         ++broken.rows[i].waits[wait].lag;
@@ -233,7 +236,7 @@ TEST_P(BrokenProgram, WithAnotherLagIsCaught) {
         broken.rows[i].waits[wait].lag -= 2;
         expect_as_unrolled(good, broken, fmt::format("lag - 1 in wait {} of #{}", wait, i));
       }
-    }
+    });
   }
   EXPECT_GT(caught_, 0);
 }
@@ -241,7 +244,7 @@ TEST_P(BrokenProgram, WithAnotherLagIsCaught) {
 TEST_P(BrokenProgram, InAnotherOrderIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       for (const LaneId lane : whole.rows[i].lanes) {
         std::size_t next = i + 1;
         const auto on_lane = [&](const Draft::Row& row) {
@@ -253,11 +256,11 @@ TEST_P(BrokenProgram, InAnotherOrderIsCaught) {
         broken.swap(i, next);
         expect_as_unrolled(good, broken, fmt::format("#{} and #{} swapped on a lane", i, next));
       }
-      if (i + 1 == whole.rows.size()) continue;
+      if (i + 1 == whole.rows.size()) return;
       Draft broken = whole;
       broken.swap(i, i + 1);
       expect_as_unrolled(good, broken, fmt::format("#{} and #{} swapped", i, i + 1));
-    }
+    });
   }
   EXPECT_GT(caught_, 0);
 }
@@ -267,11 +270,11 @@ TEST_P(BrokenProgram, WithAnEarlyUpdateIsCaught) {
     const Draft whole(good.program);
     for (std::size_t i = 1; i < whole.rows.size(); ++i) {
       if (whole.rows[i].op.kind != OpKind::update) continue;
-      for (const std::size_t to : some(i)) {
+      break_at_some(i, [&](std::size_t to) {
         Draft broken = whole;
         broken.move_up(i, to);
         expect_as_unrolled(good, broken, fmt::format("update #{} moved to #{}", i, to));
-      }
+      });
     }
   }
   EXPECT_GT(caught_, 0);
@@ -280,11 +283,11 @@ TEST_P(BrokenProgram, WithAnEarlyUpdateIsCaught) {
 TEST_P(BrokenProgram, WithAnOpInAnotherBodyIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       Draft broken = whole;
       broken.rows[i].op.microbatch += good.program.microbatches();
       expect_as_unrolled(good, broken, fmt::format("#{} a batch ahead", i));
-    }
+    });
   }
   EXPECT_GT(caught_, 0);
 }
@@ -292,16 +295,16 @@ TEST_P(BrokenProgram, WithAnOpInAnotherBodyIsCaught) {
 TEST_P(BrokenProgram, WithAnotherVersionIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       Draft broken = whole;
       Op& op = broken.rows[i].op;
-      if (!reads_weights(op.kind)) continue;
+      if (!reads_weights(op.kind)) return;
       ++op.staleness;
       expect_caught(good, broken, fmt::format("staleness + 1 in #{}", i));
-      if (op.staleness < 2) continue;
+      if (op.staleness < 2) return;
       op.staleness = static_cast<std::uint16_t>(op.staleness - 2);
       expect_caught(good, broken, fmt::format("staleness - 1 in #{}", i));
-    }
+    });
   }
   EXPECT_GT(caught_, 0);
 }
@@ -336,7 +339,7 @@ TEST_P(BrokenProgram, WithAnInstructionTwiceIsCaught) {
 TEST_P(BrokenProgram, OnAnotherLaneIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       for (std::size_t place = 0; place < whole.rows[i].lanes.size(); ++place) {
         for (const LaneId lane : ids(good.program.lanes())) {
           const auto& lanes = whole.rows[i].lanes;
@@ -351,24 +354,24 @@ TEST_P(BrokenProgram, OnAnotherLaneIsCaught) {
         }
       }
       Draft broken = whole;
-      if (is_transfer(broken.rows[i].op.kind) || broken.rows[i].lanes.empty()) continue;
+      if (is_transfer(broken.rows[i].op.kind) || broken.rows[i].lanes.empty()) return;
       broken.rows[i].lanes.pop_back();
       expect_caught(good, broken, fmt::format("#{} on a lane less", i));
-    }
+    });
   }
 }
 
 TEST_P(BrokenProgram, AtAnotherPriceIsCaught) {
   for (const Case& good : cases()) {
     const Draft whole(good.program);
-    for (const std::size_t i : some(whole.rows.size())) {
+    break_at_some(whole.rows.size(), [&](std::size_t i) {
       for (const CostId cost : ids(good.program.cost_keys())) {
         if (cost == whole.rows[i].cost) continue;
         Draft broken = whole;
         broken.rows[i].cost = cost;
         expect_caught(good, broken, fmt::format("cost {} for #{}", index(cost), i));
       }
-    }
+    });
   }
 }
 
