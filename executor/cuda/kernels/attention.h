@@ -1,30 +1,22 @@
 #pragma once
-// Causal attention, plainly: a block makes one row of scores, keeps it in shared memory, and sums
-// over it in ascending order. Backward makes the scores again: one kernel for the gradients of
-// queries, one for those of keys and values, so that no two blocks add to one place. Reads each key
-// once a query; blocks of queries in fast memory would read it less often. Keys may be those of
-// earlier slices of the sequence, too.
+// What the kernels of causal attention share (attention_forward.h, attention_backward.h): where
+// heads and tokens are, and tiles of them. A head with more channels than two tiles is made in
+// parts, each by a block that makes the scores for itself.
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "core/base/check.h"
 #include "executor/backend/kernels.h"
-#include "executor/cuda/kernels/bf16.h"
+#include "executor/cuda/kernels/attention_tiles.h"
 #include "executor/cuda/kernels/block.h"
 
 namespace tandem::cuda {
 
-/// Elements of float that attention_backward() asks of the grid's workspace.
-constexpr std::int64_t attention_backward_workspace(AttentionShape shape) {
-  return shape.batch * shape.heads * shape.sequence;
-}
-
-/// One head of one sample in the dense tensors, and a token of it: that of a block, or of a thread
-/// where there is one for each of (batch, heads, tokens). Tokens are those of the shape, or with
-/// them those before.
+/// One head of one sample in the dense tensors, and a token of it.
 struct HeadPlace {
   std::int64_t channels, width, row;  // width: of queries; row: of qkv
   std::int64_t key_width;
@@ -32,31 +24,29 @@ struct HeadPlace {
   std::int64_t sample;
   std::int64_t first;  // of the sample's tokens
   std::int64_t head;
-  std::int64_t group;     // heads of queries that share one of keys and values
-  std::int64_t log_sums;  // where those of the head begin
+  std::int64_t key_begin;  // where its keys begin among the heads of keys
+  std::int64_t log_sums;   // where those of the head begin
 
+  /// `index`: of (batch, heads, sequence).
   TANDEM_DEVICE HeadPlace(const AttentionShape& shape, std::int64_t index)
-      : HeadPlace(shape, index, shape.sequence) {}
-  TANDEM_DEVICE HeadPlace(const AttentionShape& shape, std::int64_t index, std::int64_t tokens)
-      : channels(shape.width / shape.heads),
+      : channels(shape.head_width()),
         width(shape.width),
         row(shape.qkv_width()),
         key_width(shape.key_width()),
-        token(index % tokens),
-        sample(index / tokens / shape.heads),
+        token(index % shape.sequence),
+        sample(index / shape.sequence / shape.heads),
         first(sample * shape.sequence),
-        head(index / tokens % shape.heads),
-        group(shape.heads / shape.key_heads()),
-        log_sums(index / tokens * shape.sequence) {}
+        head(index / shape.sequence % shape.heads),
+        key_begin(shape.key_head_of(head) * channels),
+        log_sums(index - token) {}
 
-  TANDEM_DEVICE float scale() const { return 1.0F / std::sqrt(static_cast<float>(channels)); }
   /// Where the head's part of token `i` begins in qkv: query, key or value by `part` 0, 1, 2.
   TANDEM_DEVICE std::int64_t in_qkv(std::int64_t i, std::int64_t part) const {
     return (first + i) * row + in_row(part);
   }
   TANDEM_DEVICE std::int64_t in_row(std::int64_t part) const {
     if (part == 0) return head * channels;
-    return width + (part - 1) * key_width + head / group * channels;
+    return width + (part - 1) * key_width + key_begin;
   }
   /// In y and dy.
   TANDEM_DEVICE std::int64_t in_y(std::int64_t i) const {
@@ -98,183 +88,114 @@ struct EarlierSlices {
   }
 };
 
-template <class A>
-TANDEM_DEVICE float dot(const float* a, const A* b, std::int64_t count) {
-  float sum = 0.0F;
-  for (std::int64_t i = 0; i < count; ++i) sum = std::fma(a[i], to_float(b[i]), sum);
-  return sum;
+/// Which tile of which head a block makes, and which part of its channels. Blocks of one tile stand
+/// side by side, so that those with most work can begin first.
+struct BlockOfTiles {
+  std::int64_t head, part, tile;
+
+  TANDEM_DEVICE BlockOfTiles(std::int64_t index, std::int64_t heads, std::int64_t parts)
+      : head(index % heads), part(index / heads % parts), tile(index / heads / parts) {}
+};
+
+/// Calls work(part) for each part that a block makes. Parts are known to the compiler: what a
+/// thread has of them stays in registers.
+template <int kParts, class Work>
+TANDEM_DEVICE void each_part(const Work& work) {
+  const auto all = [&]<int... kPart>(std::integer_sequence<int, kPart...>) {
+    (work(std::integral_constant<int, kPart>()), ...);
+  };
+  all(std::make_integer_sequence<int, kParts>());
 }
 
-/// A block a query.
-template <class A>
-struct AttendQuery {
+/// What the kernels share: a head's channels in tiles, of which a block makes kParts, and where
+/// tokens are.
+template <class A, int kParts>
+struct AttentionTiles {
   AttentionShape shape;
-  AttentionForward<A, float> spans;
   EarlierSlices<A> earlier;
+  bool whole;   // what is stored of a head can be moved in packs
+  float scale;  // of scores
 
-  template <class Block>
-  TANDEM_DEVICE void operator()(Block& block) const {
-    const HeadPlace place(shape, block.index());
-    const A* qkv = spans.qkv.data();
-    const std::int64_t channels = place.channels, keys = earlier.tokens + place.token + 1;
-    float* scratch = block.template shared<float>(block.threads());
-    float* query = block.template shared<float>(channels);
-    float* weights = block.template shared<float>(earlier.tokens + shape.sequence);
-    each_of(block, 0, channels,
-            [&](std::int64_t c) { query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]); });
-    each_of(block, 0, keys, [&](std::int64_t j) {
-      weights[j] = dot(query, earlier.at(place, qkv, j, 1), channels) * place.scale();
-    });
-    const auto weight = [&](std::int64_t j) { return weights[j]; };
-    const float least = std::numeric_limits<float>::lowest();
-    const float peak = largest_of_all(block, scratch, keys, least, weight);
-    each_of(block, 0, keys, [&](std::int64_t j) { weights[j] = std::exp(weights[j] - peak); });
-    const float sum = sum_all(block, scratch, keys, weight);
-    block.each_thread([&](int thread) {
-      for (std::int64_t c = thread; c < channels; c += block.threads()) {
-        float y = 0.0F;
-        for (std::int64_t j = 0; j < keys; ++j)
-          y = std::fma(weights[j], to_float(earlier.at(place, qkv, j, 2)[c]), y);
-        spans.y.data()[place.in_y(place.token) + c] = narrow<A>(y / sum);
-      }
-      if (thread == 0) spans.log_sum.data()[block.index()] = peak + std::log(sum);
-    });
+  constexpr std::int64_t keys() const { return earlier.tokens + shape.sequence; }
+  constexpr std::int64_t query_tiles() const { return divide_up(shape.sequence, kTileTokens); }
+  /// Tiles of a head's channels, over which products go.
+  constexpr std::int64_t chunks() const { return divide_up(shape.head_width(), kTileChannels); }
+  constexpr std::int64_t parts() const { return divide_up(chunks(), kParts); }
+  constexpr TileColumns columns(std::int64_t chunk) const {
+    return {chunk * kTileChannels, shape.head_width(), whole};
   }
-};
-
-/// along = Σ over channels of dy·y: what the softmax's normalisation takes off. A thread a query.
-template <class A>
-struct AlongOutput {
-  AttentionShape shape;
-  const A *y, *dy;
-  float* along;
-  TANDEM_DEVICE void operator()(std::int64_t i) const {
-    const HeadPlace place(shape, i);
-    const std::int64_t start = place.in_y(place.token);
-    float sum = 0.0F;
-    for (std::int64_t c = start; c < start + place.channels; ++c)
-      sum = std::fma(to_float(y[c]), to_float(dy[c]), sum);
-    along[i] = sum;
+  constexpr bool sees(std::int64_t query, std::int64_t key) const {
+    return key <= earlier.tokens + query;
   }
-};
-
-/// The softmax's weight of a pair of query and key, and the gradient of its score.
-struct PairGradient {
-  float weight, score;
-
-  /// `alike`: query · key; `gradient`: dy of the query · value of the key.
-  TANDEM_DEVICE PairGradient(float alike, float gradient, float scale, float log_sum, float along)
-      : weight(std::exp(std::fma(alike, scale, -log_sum))),
-        score(weight * (gradient - along) * scale) {}
-};
-
-/// A block a query: its gradient is a sum over keys.
-template <class A>
-struct QueryGradient {
-  AttentionShape shape;
-  AttentionBackward<A, float> spans;
-  EarlierSlices<A> earlier;
-  const float* along;
-
-  template <class Block>
-  TANDEM_DEVICE void operator()(Block& block) const {
-    const HeadPlace place(shape, block.index());
-    const A* qkv = spans.qkv.data();
-    const std::int64_t channels = place.channels, keys = earlier.tokens + place.token + 1;
-    float* query = block.template shared<float>(channels);
-    float* gradient = block.template shared<float>(channels);
-    float* scores = block.template shared<float>(earlier.tokens + shape.sequence);
-    each_of(block, 0, channels, [&](std::int64_t c) {
-      query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]);
-      gradient[c] = to_float(spans.dy.data()[place.in_y(place.token) + c]);
-    });
-    each_of(block, 0, keys, [&](std::int64_t j) {
-      const PairGradient pair(dot(query, earlier.at(place, qkv, j, 1), channels),
-                              dot(gradient, earlier.at(place, qkv, j, 2), channels), place.scale(),
-                              spans.log_sum.data()[block.index()], along[block.index()]);
-      scores[j] = pair.score;
-    });
-    each_of(block, 0, channels, [&](std::int64_t c) {
-      float sum = 0.0F;
-      for (std::int64_t j = 0; j < keys; ++j)
-        sum = std::fma(scores[j], to_float(earlier.at(place, qkv, j, 1)[c]), sum);
-      spans.dqkv.data()[place.in_qkv(place.token, 0) + c] = narrow<A>(sum);
-    });
-  }
-};
-
-/// A block a key of a head of keys, whose gradient and its value's are sums over the queries that
-/// see it, of one head that shares it after the other. Those of keys before the shape's tokens stay
-/// in the sums of all queries, where the others' begin.
-template <class A>
-struct KeyGradient {
-  AttentionShape shape;
-  AttentionBackward<A, float> spans;
-  EarlierSlices<A> earlier;
-  std::int64_t whole;  // tokens of a sample in those sums; 0: there are none
-  const float* along;
-
-  GridShape grid() const {
-    return {.blocks = shape.batch * shape.key_heads() * (earlier.tokens + shape.sequence),
-            .shared_bytes = 4 * shared_bytes<float>(shape.head_width()) +
-                            2 * shared_bytes<float>(shape.sequence)};
+  /// Of a tile of queries: those behind the last that is there.
+  constexpr std::int64_t last_query(std::int64_t first) const {
+    return std::min(first + kTileTokens, shape.sequence);
   }
 
-  template <class Block>
-  TANDEM_DEVICE void operator()(Block& block) const {
-    const HeadPlace first = place_of(block.index(), 0);
-    const A *qkv = spans.qkv.data(), *dy = spans.dy.data();
-    const std::int64_t channels = first.channels, own = first.token - earlier.tokens;
-    const std::int64_t first_query = own > 0 ? own : 0;
-    float* key = block.template shared<float>(channels);
-    float* value = block.template shared<float>(channels);
-    float* of_key = block.template shared<float>(channels);
-    float* of_value = block.template shared<float>(channels);
-    float* weights = block.template shared<float>(shape.sequence);
-    float* scores = block.template shared<float>(shape.sequence);
-    float* const sums = whole > 0 ? spans.context_gradient.data() +
-                                        (first.sample * whole + first.token) * 2 * first.key_width +
-                                        first.head / first.group * channels
-                                  : nullptr;
-    each_of(block, 0, channels, [&](std::int64_t c) {
-      key[c] = to_float(earlier.at(first, qkv, first.token, 1)[c]);
-      value[c] = to_float(earlier.at(first, qkv, first.token, 2)[c]);
-      of_key[c] = whole > 0 ? sums[c] : 0.0F;
-      of_value[c] = whole > 0 ? sums[first.key_width + c] : 0.0F;
+  TANDEM_DEVICE void load_queries(int thread, float* tile, std::int64_t chunk, const A* qkv,
+                                  const HeadPlace& place, std::int64_t first) const {
+    load_tile(thread, tile, columns(chunk), [&](int row) {
+      return first + row < shape.sequence ? qkv + place.in_qkv(first + row, 0) : nullptr;
     });
-    for (std::int64_t member = 0; member < first.group; ++member) {
-      const HeadPlace place = place_of(block.index(), member);
-      each_of(block, first_query, shape.sequence, [&](std::int64_t i) {
-        const PairGradient pair(
-            dot(key, qkv + place.in_qkv(i, 0), channels), dot(value, dy + place.in_y(i), channels),
-            place.scale(), spans.log_sum.data()[place.log_sums + i], along[place.log_sums + i]);
-        weights[i] = pair.weight;
-        scores[i] = pair.score;
-      });
-      each_of(block, 0, channels, [&](std::int64_t c) {
-        for (std::int64_t i = first_query; i < shape.sequence; ++i) {
-          of_key[c] = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key[c]);
-          of_value[c] = std::fma(weights[i], to_float(dy[place.in_y(i) + c]), of_value[c]);
-        }
+  }
+  TANDEM_DEVICE void load_gradients(int thread, float* tile, std::int64_t chunk, const A* dy,
+                                    const HeadPlace& place, std::int64_t first) const {
+    load_tile(thread, tile, columns(chunk), [&](int row) {
+      return first + row < shape.sequence ? dy + place.in_y(first + row) : nullptr;
+    });
+  }
+  /// Keys or values by `part` 1, 2.
+  TANDEM_DEVICE void load_keys(int thread, float* tile, std::int64_t chunk, const A* qkv,
+                               const HeadPlace& place, std::int64_t first,
+                               std::int64_t part) const {
+    load_tile(thread, tile, columns(chunk), [&](int row) {
+      return first + row < keys() ? earlier.at(place, qkv, first + row, part) : nullptr;
+    });
+  }
+
+  /// Products over all channels of the rows of two tiles: load(thread, chunk) fills both, and
+  /// then(thread) follows the thread's last.
+  template <class Block, class Products, class Load, class Then>
+  TANDEM_DEVICE void multiply(Block& block, const Products& products, const float* a,
+                              const float* b, const Load& load, const Then& then) const {
+    for (std::int64_t chunk = 0; chunk < chunks(); ++chunk) {
+      block.each_thread([&](int thread) { load(thread, chunk); });
+      block.each_thread([&](int thread) {
+        if (chunk == 0) products[thread].clear();
+        products[thread].add(thread, a, b, columns(chunk).packs());
+        if (chunk + 1 == chunks()) then(thread);
       });
     }
-    each_of(block, 0, channels, [&](std::int64_t c) {
-      if (own < 0) {
-        sums[c] = of_key[c];
-        sums[first.key_width + c] = of_value[c];
-      } else {
-        spans.dqkv.data()[first.in_qkv(own, 1) + c] = narrow<A>(of_key[c]);
-        spans.dqkv.data()[first.in_qkv(own, 2) + c] = narrow<A>(of_value[c]);
-      }
-    });
   }
 
- private:
-  /// The key of a block, in the head of queries that is so manyth among those that share it.
-  TANDEM_DEVICE HeadPlace place_of(std::int64_t index, std::int64_t member) const {
-    const std::int64_t tokens = earlier.tokens + shape.sequence,
-                       group = shape.heads / shape.key_heads();
-    return HeadPlace(shape, (index / tokens * group + member) * tokens + index % tokens, tokens);
+  /// Adds weights times values to the block's sums, a part after the other: load(thread, part,
+  /// chunk) fills the values, unless they are there, and add(thread, part, packs) adds.
+  template <class Block, class Load, class Add>
+  TANDEM_DEVICE void add_parts(Block& block, const BlockOfTiles& at, bool are_there,
+                               const Load& load, const Add& add) const {
+    each_part<kParts>([&](auto part) {
+      const std::int64_t chunk = at.part * kParts + part;
+      if (chunk >= chunks()) return;
+      if (!are_there) block.each_thread([&](int thread) { load(thread, part, chunk); });
+      block.each_thread([&](int thread) { add(thread, part, columns(chunk).packs()); });
+    });
+  }
+};
+
+/// Sums of all parts that a block makes.
+template <int kParts>
+struct PartSums {
+  TileSums of[kParts];
+
+  TANDEM_DEVICE void clear() {
+    for (TileSums& part : of) part.clear();
+  }
+  /// Calls store(row, place, pack, i) for each of the thread's packs.
+  template <class Tiles, class Store>
+  TANDEM_DEVICE void each(int thread, const Tiles& tiles, const BlockOfTiles& at,
+                          const Store& store) const {
+    each_part<kParts>(
+        [&](auto part) { of[part].each(thread, tiles.columns(at.part * kParts + part), store); });
   }
 };
 

@@ -2,7 +2,7 @@
 // Causal attention in bfloat16 by cuDNN's fused kernels, which read each key from far memory once a
 // block of queries. Forward is one kernel; backward is deterministic, for which cuDNN works in
 // memory of the caller's. cuDNN is found when it is first needed (cudnn.h): where there is none, or
-// none of its kernels takes the shape, attention.h's plain kernels stand in.
+// none of its kernels takes the shape, attention_forward.h and attention_backward.h stand in.
 
 #include <cstddef>
 #include <memory>

@@ -4,13 +4,16 @@
 // context.multiply(ProductSpans<Stored, Stored>), and ProductSpans<Stored, float>. It may have
 // attention of its own: context.attend(shape, spans) says whether it has taken it.
 
+#include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <span>
 
 #include "core/base/check.h"
 #include "executor/backend/kernels.h"
-#include "executor/cuda/kernels/attention.h"
+#include "executor/cuda/kernels/attention_backward.h"
+#include "executor/cuda/kernels/attention_forward.h"
 #include "executor/cuda/kernels/column_sums.h"
 #include "executor/cuda/kernels/elementwise.h"
 #include "executor/cuda/kernels/embedding.h"
@@ -199,12 +202,11 @@ class KernelSet {
     if constexpr (requires { context_->attend(shape, spans); }) {
       if (spans.earlier.empty() && context_->attend(shape, spans)) return;
     }
-    const EarlierSlices<Stored> earlier(shape, spans.earlier);
-    const std::int64_t shared = shared_bytes<float>(kThreads) +
-                                shared_bytes<float>(shape.head_width()) +
-                                shared_bytes<float>(earlier.tokens + shape.sequence);
-    context_->run({.blocks = std::ssize(spans.log_sum), .shared_bytes = shared},
-                  AttendQuery<Stored>{shape, spans, earlier});
+    with_tiles(shape, spans.earlier, packs_are_whole(spans.qkv.data(), spans.y.data()),
+               [&](const auto& tiles) {
+                 const AttendQueries attend{tiles, spans};
+                 context_->run(attend.grid(), attend);
+               });
   }
   void attention_backward(AttentionShape shape,
                           const AttentionBackward<Stored, float>& spans) const {
@@ -213,18 +215,20 @@ class KernelSet {
     if constexpr (requires { context_->attend_backward(shape, spans); }) {
       if (spans.context_gradient.empty() && context_->attend_backward(shape, spans)) return;
     }
-    const std::int64_t whole = check_context(shape, spans);
-    const EarlierSlices<Stored> earlier(shape, spans.earlier);
+    const std::int64_t tokens = check_context(shape, spans);
     const std::int64_t rows = attention_backward_workspace(shape);
     float* along = context_->template workspace<float>(rows);
     run_each_element(*context_, rows,
                      AlongOutput<Stored>{shape, spans.y.data(), spans.dy.data(), along});
-    const std::int64_t channels = shared_bytes<float>(shape.head_width());
-    const std::int64_t keys = earlier.tokens + shape.sequence;
-    context_->run({.blocks = rows, .shared_bytes = 2 * channels + shared_bytes<float>(keys)},
-                  QueryGradient<Stored>{shape, spans, earlier, along});
-    const KeyGradient<Stored> of_keys{shape, spans, earlier, whole, along};
-    context_->run(of_keys.grid(), of_keys);
+    const bool whole = packs_are_whole(spans.qkv.data(), spans.dy.data(), spans.dqkv.data(),
+                                       spans.context_gradient.data());
+    with_tiles(shape, spans.earlier, whole, [&](const auto& tiles) {
+      const AttentionPairs pairs{tiles, spans, along};
+      const QueryGradients of_queries{pairs};
+      context_->run(of_queries.grid(), of_queries);
+      const KeyGradients of_keys{pairs, tokens};
+      context_->run(of_keys.grid(), of_keys);
+    });
   }
 
   void keep_tokens(Ids tokens, WideOut kept) const {
@@ -310,6 +314,21 @@ class KernelSet {
   }
 
  private:
+  /// Calls run(tiles) with tiles of attention for the width of the heads. `whole`: what is not
+  /// earlier can be moved in packs, if heads can.
+  template <class Run>
+  static void with_tiles(const AttentionShape& shape, std::span<const In> earlier, bool whole,
+                         const Run& run) {
+    whole = whole && shape.head_width() % kPackOf<Stored> == 0 &&
+            std::ranges::all_of(earlier, [](In slice) { return packs_are_whole(slice.data()); });
+    const EarlierSlices<Stored> slices(shape, earlier);
+    const float scale = 1.0F / std::sqrt(static_cast<float>(shape.head_width()));
+    if (shape.head_width() > kTileChannels) {
+      run(AttentionTiles<Stored, 2>{shape, slices, whole, scale});
+    } else {
+      run(AttentionTiles<Stored, 1>{shape, slices, whole, scale});
+    }
+  }
   void norm_rows(RowShape shape, const NormForward<Stored, float>& spans) const {
     const LaneRows<kPackOf<Stored>> rows{
         shape, rows_are_whole(shape.width, spans.x.data(), spans.gain.data(), spans.bias.data(),

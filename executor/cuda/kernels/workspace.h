@@ -10,7 +10,7 @@
 #include "core/memory/storage.h"
 #include "core/model/model.h"
 #include "executor/backend/kernels.h"
-#include "executor/cuda/kernels/attention.h"
+#include "executor/cuda/kernels/attention_backward.h"
 #include "executor/cuda/kernels/column_sums.h"
 #include "executor/cuda/kernels/loss.h"
 #include "executor/cuda/kernels/product.h"

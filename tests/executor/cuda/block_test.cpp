@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/executor/cuda/machines.h"
+#include "tests/executor/cuda/planted_races.h"
 
 namespace tandem::cuda::testing {
 namespace {
@@ -66,42 +67,6 @@ TEST(Block, EachElementIsVisitedOnceWhateverTheGrid) {
     }
   }
 }
-
-// Bodies as nobody should write them: each must be seen.
-
-/// Threads read their neighbours' sums in the phase that makes them.
-struct ForgetsABarrier {
-  float* y;
-  template <class Block>
-  void operator()(Block& block) const {
-    float* sums = block.template shared<float>(block.threads());
-    block.each_thread([&](int thread) { sums[thread] = static_cast<float>(thread); });
-    block.each_thread([&](int thread) {
-      sums[thread] += sums[(thread + 1) % block.threads()];
-      y[thread] = sums[thread];
-    });
-  }
-};
-
-/// All threads write one place.
-struct WritesOnePlace {
-  float* y;
-  template <class Block>
-  void operator()(Block& block) const {
-    block.each_thread([&](int thread) { y[0] = static_cast<float>(thread); });
-  }
-};
-
-/// Blocks add to one place: as with atomics, the order of addition is the order of blocks.
-struct BlocksAddToOnePlace {
-  float* y;
-  template <class Block>
-  void operator()(Block& block) const {
-    block.each_thread([&](int thread) {
-      if (thread == 0) y[0] += 1.0F / (1.0F + static_cast<float>(block.index()));
-    });
-  }
-};
 
 template <class Body>
 bool runs_alike(std::int64_t blocks) {

@@ -107,6 +107,10 @@ class CpuBlock {
 
 class CpuGrid {
  public:
+  static std::vector<Order> runs() {
+    return {Order::ascending, Order::descending, Order::shuffled};
+  }
+
   explicit CpuGrid(Order order) : order_(order) {}
 
   template <class Body>

@@ -70,17 +70,16 @@ struct CpuMemory {
   std::span<const T> in() const { return values; }
 };
 
-class CpuMachine {
+template <class Grid>
+class MachineOfCpu {
  public:
-  static constexpr const char* kName = "cpu";
-  /// What runs of one test have in common must not show in their bits.
-  static std::vector<Order> runs() {
-    return {Order::ascending, Order::descending, Order::shuffled};
-  }
+  /// In what runs of one test differ, which must not show in their bits.
+  static auto runs() { return Grid::runs(); }
   static std::optional<std::string> why_absent() { return std::nullopt; }
 
-  explicit CpuMachine(Order order) : grid_(order) {}
-  CpuGrid& grid() { return grid_; }
+  template <class Run>
+  explicit MachineOfCpu(Run run) : grid_(run) {}
+  Grid& grid() { return grid_; }
 
   template <class T>
   CpuMemory<T> put(const std::vector<T>& values) const {
@@ -98,8 +97,9 @@ class CpuMachine {
   }
 
  private:
-  CpuGrid grid_;
+  Grid grid_;
 };
+using CpuMachine = MachineOfCpu<CpuGrid>;
 
 /// Outputs of one run, to be compared with those of another bit by bit.
 class Outputs {
