@@ -102,9 +102,10 @@ class Reordering {
     for (std::size_t to = ready(device, op, microbatch); to < slot; ++to) {
       if (row[to] != VOp::idle) continue;
       row[to] = op;
-      const std::size_t excess = first_excess(device, to, slot);
+      const std::size_t excess = places_weights_ ? first_excess_between(device, op, to, slot)
+                                                 : first_excess(device, to, slot);
       if (excess == row.size()) {
-        update_states(device, to, slot);
+        places_weights_ ? update_between(device, op, to, slot) : update_states(device, to, slot);
         return to;
       }
       row[to] = VOp::idle;
@@ -112,6 +113,21 @@ class Reordering {
     }
     row[slot] = op;
     return slot;
+  }
+
+  /// What the device holds more between the slots of an op that moves up, where weights have slots
+  /// of their own: nothing else changes then.
+  static std::int32_t more_held(VOp op) { return is_forward(op) ? 1 : is_weight(op) ? -1 : 0; }
+  /// As first_excess(), there.
+  std::size_t first_excess_between(std::size_t device, VOp op, std::size_t to,
+                                   std::size_t from) const {
+    const std::int32_t more = more_held(op);
+    for (std::size_t slot = to; more > 0 && slot < from; ++slot)
+      if (states_[device][slot].held + more > cap_) return slot;
+    return grid_[device].size();
+  }
+  void update_between(std::size_t device, VOp op, std::size_t to, std::size_t from) {
+    for (std::size_t slot = to; slot < from; ++slot) states_[device][slot].held += more_held(op);
   }
 
   /// The first slot in which the device would hold more than the cap, an op having moved from

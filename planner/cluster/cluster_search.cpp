@@ -15,6 +15,7 @@
 #include "core/base/progress.h"
 #include "core/schedule/options.h"
 #include "planner/cluster/least_memory.h"
+#include "planner/cluster/least_period.h"
 #include "planner/cluster/step_bound.h"
 
 namespace tandem {
@@ -280,6 +281,8 @@ class ClusterSearch {
       const LoweredSchedule& of = own ? *own : lowered(shape, plan);
       std::optional<double> seconds;
       const auto wanted = [&](const StageCosts& costs) {
+        seconds = to_seconds(least_period(of.schedule(), costs));
+        if (!interests(shape.frame, *seconds, outcome)) return false;
         seconds = period_s(of, costs, question_.base.blocking_transfers);
         ++answer_.simulated;
         ++outcome.simulated;

@@ -49,8 +49,8 @@ Duration overlapped_time(OpKind kind, const StageTimes& times) {
   return price == Price::backward ? together - forward : alone;
 }
 
-static Duration transfer_time(const StageCosts& costs, std::size_t devices, DeviceId source,
-                              DeviceId target) {
+Duration transfer_time(const StageCosts& costs, std::size_t devices, DeviceId source,
+                       DeviceId target) {
   if (!costs.ways.empty()) return costs.ways[index(source) * devices + index(target)];
   if (costs.links.empty()) return costs.transfer;
   const std::size_t first = std::min(index(source), index(target));

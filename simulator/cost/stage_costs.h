@@ -53,6 +53,10 @@ struct StageCosts {
   std::vector<StageCosts> slices = {};
 };
 
+/// What a transfer between two of so many devices takes when nobody shares its link.
+Duration transfer_time(const StageCosts& costs, std::size_t devices, DeviceId source,
+                       DeviceId target);
+
 /// The times of stages and layers, and of transfers, as the sums of those of the slices; what is
 /// done once a batch stays as it is.
 void sum_slices(StageCosts& costs);

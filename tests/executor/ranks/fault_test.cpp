@@ -38,11 +38,12 @@ int runs() {
   return asked == nullptr ? 18 : std::atoi(asked);
 }
 
-/// How long nothing may end before the watchdog speaks. A killed process is known by its closed
-/// connections, which a loaded machine closes late; whoever else waits, waits for the watchdog.
+/// How long nothing may end before the watchdog speaks. A delay must not make it speak, and a killed
+/// process is known by its closed connections, which a loaded machine closes late; whoever else
+/// waits, waits for the watchdog.
 std::chrono::milliseconds patience(const std::string& kind) {
-  if (kind == "kill") return 5s;
-  return testing::kSanitized ? 1'000ms : 400ms;
+  if (kind == "kill" || kind == "delay") return 5s;
+  return testing::kSanitized ? 2'000ms : 400ms;
 }
 
 constexpr std::int32_t kFaultyRanks = 3;
