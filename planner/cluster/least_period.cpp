@@ -12,11 +12,11 @@ namespace tandem {
 
 namespace {
 
-/// When passes of one kind end, by replica and microbatch of the body.
-class PassEnds {
+/// When ops of one kind end, by replica and microbatch, or batch, of the body.
+class EndTimes {
  public:
-  PassEnds(std::size_t replicas, std::size_t microbatches)
-      : microbatches_(microbatches), ends_(replicas * microbatches, kAbsent) {}
+  EndTimes(std::size_t replicas, std::size_t microbatches, std::int64_t end = kAbsent)
+      : microbatches_(microbatches), ends_(replicas * microbatches, end) {}
 
   static constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min();
   static constexpr std::int64_t kExpected = kAbsent + 1;  // is in this body, and not made yet
@@ -43,7 +43,7 @@ class LongestWay {
         behind_(placement_.replicas()),
         forwards_(placement_.replicas(), microbatches(schedule)),
         backwards_(placement_.replicas(), microbatches(schedule)),
-        gradients_(placement_.replicas(), kUnreached),
+        gradients_(placement_.replicas(), microbatches(schedule), kUnreached),
         next_(placement_.devices, 0),
         now_(placement_.devices, kUnreached) {
     for (const Placement::Edge& edge : placement_.edges) {
@@ -52,8 +52,8 @@ class LongestWay {
     }
     for (const std::vector<Op>& order : schedule.order) {
       for (const Op& op : order) {
-        if (is_forward(op)) forwards_.at(op.replica, op.microbatch) = PassEnds::kExpected;
-        if (is_backward(op)) backwards_.at(op.replica, op.microbatch) = PassEnds::kExpected;
+        if (is_forward(op)) forwards_.at(op.replica, op.microbatch) = EndTimes::kExpected;
+        if (is_backward(op)) backwards_.at(op.replica, op.microbatch) = EndTimes::kExpected;
       }
     }
     now_.front() = 0;
@@ -80,6 +80,8 @@ class LongestWay {
     return static_cast<std::size_t>(most) + 1;
   }
 
+  std::int32_t batch(const Op& op) const { return op.microbatch / schedule_.microbatches; }
+
   /// Makes the ops of a device that wait for nothing any more; false: there is none.
   bool advance(DeviceId device) {
     const std::vector<Op>& order = schedule_.order[device];
@@ -93,7 +95,7 @@ class LongestWay {
       now_[index(device)] = end;
       if (is_forward(op)) forwards_.at(op.replica, op.microbatch) = end;
       if (is_backward(op)) backwards_.at(op.replica, op.microbatch) = end;
-      if (traits(op.kind).makes_weight_gradient) gradients_[index(op.replica)] = end;
+      if (traits(op.kind).makes_weight_gradient) gradients_.at(op.replica, batch(op)) = end;
     }
     return next > first;
   }
@@ -101,8 +103,8 @@ class LongestWay {
   /// Whether what `op` waits for is made; then `start` is no earlier.
   bool wait(const Op& op, std::int64_t& start) {
     if (op.kind == OpKind::update) {
-      if (schedule_.width > 1 && schedule_.version_rule == VersionRule::same)
-        start = std::max(start, gradients_[index(op.replica)] +
+      if (schedule_.width > 1)
+        start = std::max(start, gradients_.at(op.replica, batch(op)) +
                                     costs_.stages[placement_.stage[op.replica]].reduce.count());
       return true;
     }
@@ -112,12 +114,12 @@ class LongestWay {
            wait_for(backwards_, behind_[index(op.replica)], op, start);
   }
 
-  bool wait_for(PassEnds& ends, const std::vector<ReplicaId>& sources, const Op& op,
+  bool wait_for(EndTimes& ends, const std::vector<ReplicaId>& sources, const Op& op,
                 std::int64_t& start) {
     for (const ReplicaId source : sources) {
       const std::int64_t end = ends.at(source, op.microbatch);
-      if (end == PassEnds::kExpected) return false;
-      if (end == PassEnds::kAbsent) continue;
+      if (end == EndTimes::kExpected) return false;
+      if (end == EndTimes::kAbsent) continue;
       start = std::max(start, end + transfer(op, source));
     }
     return true;
@@ -147,9 +149,9 @@ class LongestWay {
   const Placement& placement_;
   const StageCosts& costs_;
   std::vector<std::vector<ReplicaId>> before_, behind_;  // of each replica
-  PassEnds forwards_, backwards_;
-  std::vector<std::int64_t> gradients_;  // when each replica's last is made
-  std::vector<std::size_t> next_;        // op of each device
+  EndTimes forwards_, backwards_;
+  EndTimes gradients_;  // of weights: when the last so far of each batch, not microbatch, is made
+  std::vector<std::size_t> next_;  // op of each device
   std::vector<std::int64_t> now_;
 };
 
