@@ -30,9 +30,6 @@ class EndTimes {
   std::vector<std::int64_t> ends_;
 };
 
-bool is_forward(const Op& op) { return op.kind == OpKind::forward; }
-bool is_backward(const Op& op) { return traits(op.kind).makes_input_gradient; }
-
 class LongestWay {
  public:
   LongestWay(const Schedule& schedule, const StageCosts& costs)
@@ -52,8 +49,9 @@ class LongestWay {
     }
     for (const std::vector<Op>& order : schedule.order) {
       for (const Op& op : order) {
-        if (is_forward(op)) forwards_.at(op.replica, op.microbatch) = EndTimes::kExpected;
-        if (is_backward(op)) backwards_.at(op.replica, op.microbatch) = EndTimes::kExpected;
+        if (makes_output(op.kind)) forwards_.at(op.replica, op.microbatch) = EndTimes::kExpected;
+        if (makes_input_gradient(op.kind))
+          backwards_.at(op.replica, op.microbatch) = EndTimes::kExpected;
       }
     }
     now_.front() = 0;
@@ -93,23 +91,23 @@ class LongestWay {
       if (!wait(op, start)) break;
       const std::int64_t end = start + time(op);
       now_[index(device)] = end;
-      if (is_forward(op)) forwards_.at(op.replica, op.microbatch) = end;
-      if (is_backward(op)) backwards_.at(op.replica, op.microbatch) = end;
-      if (traits(op.kind).makes_weight_gradient) gradients_.at(op.replica, batch(op)) = end;
+      if (makes_output(op.kind)) forwards_.at(op.replica, op.microbatch) = end;
+      if (makes_input_gradient(op.kind)) backwards_.at(op.replica, op.microbatch) = end;
+      if (makes_weight_gradient(op.kind)) gradients_.at(op.replica, batch(op)) = end;
     }
     return next > first;
   }
 
   /// Whether what `op` waits for is made; then `start` is no earlier.
   bool wait(const Op& op, std::int64_t& start) {
-    if (op.kind == OpKind::update) {
+    if (makes_version(op.kind)) {
       if (schedule_.width > 1)
         start = std::max(start, gradients_.at(op.replica, batch(op)) +
                                     costs_.stages[placement_.stage[op.replica]].reduce.count());
       return true;
     }
-    if (is_forward(op)) return wait_for(forwards_, before_[index(op.replica)], op, start);
-    if (!is_backward(op)) return true;
+    if (makes_output(op.kind)) return wait_for(forwards_, before_[index(op.replica)], op, start);
+    if (!makes_input_gradient(op.kind)) return true;
     return wait_for(forwards_, {op.replica}, op, start) &&
            wait_for(backwards_, behind_[index(op.replica)], op, start);
   }
@@ -135,8 +133,8 @@ class LongestWay {
     return transfer_time(costs_of(op), placement_.devices, source, target).count();
   }
   std::int64_t time(const Op& op) const {
-    const bool once = op.kind == OpKind::update;
-    const StageTimes& times = (once ? costs_ : costs_of(op)).stages[placement_.stage[op.replica]];
+    const StageTimes& times =
+        (is_compute(op.kind) ? costs_of(op) : costs_).stages[placement_.stage[op.replica]];
     Duration alone = compute_lane_time(op.kind, times);
     // In a unit of several kinds its share of the unit's, which may be less.
     if (op.group != 0) alone = std::min(alone, overlapped_time(op.kind, times));
