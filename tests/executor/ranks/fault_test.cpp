@@ -38,9 +38,9 @@ int runs() {
   return asked == nullptr ? 18 : std::atoi(asked);
 }
 
-/// How long nothing may end before the watchdog speaks. At a delay it must not, and a killed process
-/// is known by its closed connections, which a loaded machine closes late. Whoever else waits, waits
-/// for the watchdog.
+/// How long nothing may end before the watchdog speaks. At a delay it must not, and a killed
+/// process is known by its closed connections, which a loaded machine closes late. Whoever else
+/// waits, waits for the watchdog.
 std::chrono::milliseconds patience(const std::string& kind) {
   if (kind == "kill" || kind == "delay") return 5s;
   return testing::kSanitized ? 2'000ms : 400ms;
