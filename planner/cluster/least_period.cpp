@@ -71,6 +71,9 @@ class LongestWay {
   /// No way leads there from device 0's first op; what is added to it stays far below 0.
   static constexpr std::int64_t kUnreached = std::numeric_limits<std::int64_t>::min() / 2;
 
+  /// What takes longer counts as this, so that no sum overflows.
+  static constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 4;
+
   static std::size_t microbatches(const Schedule& schedule) {
     std::int32_t most = 0;
     for (const std::vector<Op>& order : schedule.order)
@@ -89,7 +92,7 @@ class LongestWay {
       const Op& op = order[next];
       std::int64_t start = now_[index(device)];
       if (!wait(op, start)) break;
-      const std::int64_t end = start + time(op);
+      const std::int64_t end = std::min(start + time(op), kLongest);
       now_[index(device)] = end;
       if (makes_output(op.kind)) forwards_.at(op.replica, op.microbatch) = end;
       if (makes_input_gradient(op.kind)) backwards_.at(op.replica, op.microbatch) = end;
@@ -102,8 +105,10 @@ class LongestWay {
   bool wait(const Op& op, std::int64_t& start) {
     if (makes_version(op.kind)) {
       if (schedule_.width > 1)
-        start = std::max(start, gradients_.at(op.replica, batch(op)) +
-                                    costs_.stages[placement_.stage[op.replica]].reduce.count());
+        start = std::max(
+            start,
+            gradients_.at(op.replica, batch(op)) +
+                std::min(costs_.stages[placement_.stage[op.replica]].reduce.count(), kLongest));
       return true;
     }
     if (makes_output(op.kind)) return wait_for(forwards_, before_[index(op.replica)], op, start);
@@ -130,7 +135,8 @@ class LongestWay {
   std::int64_t transfer(const Op& op, ReplicaId from) const {
     const DeviceId source = placement_.device[from], target = placement_.device[op.replica];
     if (source == target) return 0;
-    return transfer_time(costs_of(op), placement_.devices, source, target).count();
+    const Duration time = transfer_time(costs_of(op), placement_.devices, source, target);
+    return std::min(time.count(), kLongest);
   }
   std::int64_t time(const Op& op) const {
     const StageTimes& times =
@@ -140,7 +146,8 @@ class LongestWay {
     if (op.group != 0) alone = std::min(alone, overlapped_time(op.kind, times));
     // Slices that one op covers differ.
     if (op.span > 1 && !costs_.slices.empty()) return 0;
-    return alone.count() * (traits(op.kind).spans ? op.span : 1);
+    const std::int64_t span = traits(op.kind).spans ? op.span : 1;
+    return std::min(alone.count(), kLongest / span) * span;
   }
 
   const Schedule& schedule_;

@@ -36,18 +36,42 @@ inline std::vector<std::int64_t> order_of(Order order, std::int64_t count, std::
   return indices;
 }
 
-class CpuBlock {
+/// What every block on the CPU has.
+class AnyCpuBlock {
  public:
-  CpuBlock(const GridShape& grid, std::int64_t index, Order order) : grid_(grid), index_(index) {
+  AnyCpuBlock(const GridShape& grid, std::int64_t index) : grid_(grid), index_(index) {}
+
+  std::int64_t index() const { return index_; }
+  std::int64_t blocks() const { return grid_.blocks; }
+  static constexpr int threads() { return kThreads; }
+
+  template <class T>
+  struct PerThread {
+    T* values;
+    T& operator[](int thread) const { return values[thread]; }
+  };
+
+ protected:
+  /// Aborts where a body takes more shared memory than its grid has said.
+  template <class T>
+  void take_shared(std::int64_t count) {
+    used_ += shared_bytes<T>(count);
+    TANDEM_CHECK(used_ <= grid_.shared_bytes, used_, grid_.shared_bytes);
+  }
+
+ private:
+  GridShape grid_;
+  std::int64_t index_ = 0, used_ = 0;
+};
+
+class CpuBlock : public AnyCpuBlock {
+ public:
+  CpuBlock(const GridShape& grid, std::int64_t index, Order order) : AnyCpuBlock(grid, index) {
     // What a shuffle costs would be most of a test, so phases take turns with a few of them.
     for (std::uint64_t key = 0; key < (order == Order::shuffled ? kShuffles : 1); ++key) {
       orders_.push_back(order_of(order, kThreads, key + static_cast<std::uint64_t>(index) * 7));
     }
   }
-
-  std::int64_t index() const { return index_; }
-  std::int64_t blocks() const { return grid_.blocks; }
-  static constexpr int threads() { return kThreads; }
 
   template <class Phase>
   void each_thread(const Phase& phase) {
@@ -58,16 +82,10 @@ class CpuBlock {
 
   template <class T>
   T* shared(std::int64_t count) {
-    used_ += shared_bytes<T>(count);
-    TANDEM_CHECK(used_ <= grid_.shared_bytes, used_, grid_.shared_bytes);
+    take_shared<T>(count);
     return poisoned<T>(count);
   }
 
-  template <class T>
-  struct PerThread {
-    T* values;
-    T& operator[](int thread) const { return values[thread]; }
-  };
   template <class T>
   PerThread<T> per_thread() {
     return {poisoned<T>(kThreads)};
@@ -98,8 +116,6 @@ class CpuBlock {
     return reinterpret_cast<T*>(memory_.back().get());
   }
 
-  GridShape grid_;
-  std::int64_t index_ = 0, used_ = 0;
   std::vector<std::vector<std::int64_t>> orders_;
   std::size_t phases_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> memory_;

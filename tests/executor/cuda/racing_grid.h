@@ -43,15 +43,11 @@ class RacingMemory {
 };
 
 /// A block as one of its workers sees it: it runs each threads `worker`, `worker` + `workers`, …
-class RacingBlock {
+class RacingBlock : public AnyCpuBlock {
  public:
   RacingBlock(const GridShape& grid, std::int64_t index, int worker, int workers,
               RacingMemory& memory)
-      : grid_(grid), index_(index), worker_(worker), workers_(workers), memory_(memory) {}
-
-  std::int64_t index() const { return index_; }
-  std::int64_t blocks() const { return grid_.blocks; }
-  static constexpr int threads() { return kThreads; }
+      : AnyCpuBlock(grid, index), worker_(worker), workers_(workers), memory_(memory) {}
 
   template <class Phase>
   void each_thread(const Phase& phase) {
@@ -61,13 +57,10 @@ class RacingBlock {
 
   template <class T>
   T* shared(std::int64_t count) {
-    used_ += shared_bytes<T>(count);
-    TANDEM_CHECK(used_ <= grid_.shared_bytes, used_, grid_.shared_bytes);
+    take_shared<T>(count);
     return poisoned<T>(count);
   }
 
-  template <class T>
-  using PerThread = CpuBlock::PerThread<T>;
   template <class T>
   PerThread<T> per_thread() {
     return {poisoned<T>(kThreads)};
@@ -97,8 +90,6 @@ class RacingBlock {
         memory_.poisoned(pieces_++, static_cast<std::size_t>(count) * sizeof(T)));
   }
 
-  GridShape grid_;
-  std::int64_t index_ = 0, used_ = 0;
   int worker_ = 0, workers_ = 0;
   std::size_t pieces_ = 0;
   RacingMemory& memory_;
