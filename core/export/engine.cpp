@@ -24,8 +24,8 @@ std::optional<std::vector<BlockStage>> block_stages(const Plan& plan) {
       if (kind == LayerKind::embedding) stage.embedding = true;
       if (kind == LayerKind::head) stage.head = true;
       if (kind == LayerKind::attention && layer + 1 == range.last) return std::nullopt;
-      if (kind == LayerKind::mlp && layer == range.first) return std::nullopt;
-      if (kind == LayerKind::mlp) stage.last = ++block;
+      if (is_mlp(kind) && layer == range.first) return std::nullopt;
+      if (is_mlp(kind)) stage.last = ++block;
     }
     stages.push_back(stage);
   }

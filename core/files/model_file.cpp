@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::int64_t kModelFileVersion = 1;
 
-constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> kShapeFlags{
-    {{"causal", &TransformerShape::causal},
+constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 14> kShapeFlags{
+    {{"expert_bias", &TransformerShape::expert_bias},
+     {"causal", &TransformerShape::causal},
      {"rms_norm", &TransformerShape::rms_norm},
      {"norm_first", &TransformerShape::norm_first},
      {"output_norm", &TransformerShape::output_norm},
@@ -74,30 +75,96 @@ void read_details(const JsonReader& reader, LayerDetails& details) {
   read_rotary(reader.optional("rotary"), details.rotary);
 }
 
+/// From `least`, which is what it is where nothing is said.
+std::int32_t count(const JsonReader& value, std::int32_t least, std::int32_t most) {
+  return value.absent() ? least : value.integer<std::int32_t>(least, most);
+}
+
+void read_experts_of_shape(const JsonReader& reader, TransformerShape& shape) {
+  shape.experts = count(reader.optional("experts"), 0, kMostExperts);
+  shape.experts_per_token = count(reader.optional("experts_per_token"), 0, kMostExperts);
+  shape.shared_experts = count(reader.optional("shared_experts"), 0, kMostExperts);
+  shape.dense_blocks = count(reader.optional("dense_blocks"), 0, kMostBlocks);
+  shape.dense_mlp_width = count(reader.optional("dense_mlp_width"), 0, kWidest);
+}
+
+void read_latent(const JsonReader& reader, LatentAttention& latent) {
+  if (reader.absent() ||
+      !reader.object({"key_value_rank", "query_rank", "rotary_width", "value_width"})) {
+    return;
+  }
+  latent.key_value_rank = count(reader["key_value_rank"], 1, kWidest);
+  latent.query_rank = count(reader.optional("query_rank"), 0, kWidest);
+  latent.rotary_width = count(reader["rotary_width"], 0, kWidest);
+  latent.value_width = count(reader["value_width"], 1, kWidest);
+}
+
 void read_shape(const JsonReader& reader, ModelSpec& model) {
   TransformerShape& shape = model.shape;
-  std::vector<std::string_view> known{"key_value_heads",   "head_width",   "mlp_width",
-                                      "positions",         "segments",     "experts",
-                                      "experts_per_token", "norm_epsilon", "activation",
-                                      "sliding_window",    "rotary",       "initial_deviation"};
+  std::vector<std::string_view> known{
+      "key_value_heads", "head_width",        "mlp_width",      "positions",    "segments",
+      "experts",         "experts_per_token", "norm_epsilon",   "activation",   "sliding_window",
+      "rotary",          "initial_deviation", "shared_experts", "dense_blocks", "dense_mlp_width",
+      "latent"};
   for (const auto& [key, flag] : kShapeFlags) known.push_back(key);
   if (!reader.object(known)) return;
-  const auto count = [](const JsonReader& value, std::int32_t least, std::int32_t most) {
-    return value.absent() ? least : value.integer<std::int32_t>(least, most);
-  };
   shape.key_value_heads = count(reader["key_value_heads"], 1, kWidest);
   shape.head_width = count(reader["head_width"], 1, kWidest);
   shape.mlp_width = count(reader["mlp_width"], 1, kWidest);
   shape.positions = count(reader.optional("positions"), 0, 2 * kLongestSequence);
   shape.segments = count(reader.optional("segments"), 0, kLongestSequence);
-  shape.experts = count(reader.optional("experts"), 0, kMostExperts);
-  shape.experts_per_token = count(reader.optional("experts_per_token"), 0, kMostExperts);
+  read_experts_of_shape(reader, shape);
+  read_latent(reader.optional("latent"), shape.latent);
   for (const auto& [key, flag] : kShapeFlags) {
     if (reader.has(key)) shape.*flag = reader[key].boolean();
   }
   read_details(reader, shape.details);
   if (reader.diagnostics() > 0) return;
   if (const std::string fault = shape_fault(model); !fault.empty()) reader.diagnose(fault);
+}
+
+std::string fault_of_experts(const ModelSpec& model) {
+  const TransformerShape& shape = model.shape;
+  if (shape.experts_per_token > shape.experts ||
+      (shape.experts > 0 && shape.experts_per_token == 0)) {
+    return fmt::format("a token can't take {} of {} experts", shape.experts_per_token,
+                       shape.experts);
+  }
+  if ((std::int64_t{shape.experts} + shape.shared_experts) * shape.mlp_width > kWidestExperts) {
+    return fmt::format("{} experts of {} channels: expected at most {} in all",
+                       shape.experts + shape.shared_experts, shape.mlp_width, kWidestExperts);
+  }
+  if (shape.experts == 0 && (shape.shared_experts > 0 || shape.dense_blocks > 0))
+    return "shared experts and dense blocks are of a model with experts";
+  if (shape.dense_blocks > 0 && shape.dense_blocks >= model.blocks) {
+    return fmt::format("{} dense blocks of {}: expected fewer, or no experts", shape.dense_blocks,
+                       model.blocks);
+  }
+  if ((shape.dense_blocks > 0) != (shape.dense_mlp_width > 0))
+    return "dense blocks and the width of their mlp are given together";
+  return {};
+}
+
+std::string fault_of_latent_attention(const ModelSpec& model) {
+  const TransformerShape& shape = model.shape;
+  if (!shape.is_latent()) return {};
+  if (shape.key_value_heads != model.heads) {
+    return fmt::format(
+        "latent attention has as many heads of keys and values as of queries: {}, "
+        "not {}",
+        model.heads, shape.key_value_heads);
+  }
+  if (shape.latent.rotary_width > shape.head_width) {
+    return fmt::format("positions can't turn {} of a head's {} channels", shape.latent.rotary_width,
+                       shape.head_width);
+  }
+  if (std::int64_t{model.heads} * shape.latent.value_width > kWidest) {
+    return fmt::format("{} heads of {} channels of values: expected at most {} in all", model.heads,
+                       shape.latent.value_width, kWidest);
+  }
+  if (shape.positions > 0 || shape.query_bias || shape.attention_bias || shape.head_norm)
+    return "latent attention has rotary positions, no biases, and no norms of heads";
+  return {};
 }
 
 }  // namespace
@@ -116,16 +183,8 @@ std::string shape_fault(const ModelSpec& model) {
     return fmt::format("a sequence of {} tokens is longer than the {} learned positions",
                        model.sequence, shape.positions);
   }
-  if (shape.experts_per_token > shape.experts ||
-      (shape.experts > 0 && shape.experts_per_token == 0)) {
-    return fmt::format("a token can't take {} of {} experts", shape.experts_per_token,
-                       shape.experts);
-  }
-  if (std::int64_t{shape.experts} * shape.mlp_width > kWidestExperts) {
-    return fmt::format("{} experts of {} channels: expected at most {} in all", shape.experts,
-                       shape.mlp_width, kWidestExperts);
-  }
-  return {};
+  if (std::string fault = fault_of_experts(model); !fault.empty()) return fault;
+  return fault_of_latent_attention(model);
 }
 
 ModelSpec as_plain_as_it_is(ModelSpec model) {
@@ -185,6 +244,13 @@ nlohmann::ordered_json rotary_json(const RotaryPositions& rotary) {
   return json;
 }
 
+nlohmann::ordered_json latent_json(const LatentAttention& latent) {
+  return {{"key_value_rank", latent.key_value_rank},
+          {"query_rank", latent.query_rank},
+          {"rotary_width", latent.rotary_width},
+          {"value_width", latent.value_width}};
+}
+
 }  // namespace
 
 nlohmann::ordered_json shape_json(const TransformerShape& shape) {
@@ -196,8 +262,17 @@ nlohmann::ordered_json shape_json(const TransformerShape& shape) {
   if (shape.experts > 0) {
     json["experts"] = shape.experts;
     json["experts_per_token"] = shape.experts_per_token;
+    if (shape.shared_experts > 0) json["shared_experts"] = shape.shared_experts;
+    if (shape.dense_blocks > 0) {
+      json["dense_blocks"] = shape.dense_blocks;
+      json["dense_mlp_width"] = shape.dense_mlp_width;
+    }
   }
-  for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
+  if (shape.is_latent()) json["latent"] = latent_json(shape.latent);
+  for (const auto& [key, flag] : kShapeFlags) {
+    if (shape.experts > 0 || flag != &TransformerShape::expert_bias)
+      json[std::string(key)] = shape.*flag;
+  }
   const LayerDetails &details = shape.details, usual = {};
   if (details.norm_epsilon != usual.norm_epsilon) json["norm_epsilon"] = details.norm_epsilon;
   if (details.initial_deviation != usual.initial_deviation)

@@ -41,7 +41,7 @@ LayerRow read_layer(const JsonReader& reader) {
                       "update_ns"})) {
     return row;
   }
-  cost.kind = reader["kind"].one_of<LayerKind>(kLayerKinds);
+  cost.kind = reader["kind"].one_of<LayerKind>(kTrainableLayerKinds);
   cost.microbatch_size = reader["microbatch_size"].integer<std::int32_t>(1, kLargestMicrobatch);
   cost.forward = reader["forward_ns"].duration();
   cost.backward_input = reader["backward_input_ns"].duration();

@@ -59,10 +59,26 @@ constexpr TransformerShape kMixtral = of_experts(kLlama, 8, 2);
 constexpr TransformerShape kQwen2 = with(kLlama, &TransformerShape::query_bias);
 constexpr TransformerShape kQwen3 = with(kLlama, &TransformerShape::head_norm);
 constexpr TransformerShape kQwenOfExperts = of_experts(kQwen3, 128, 8);
+/// DeepSeek's: arXiv 2405.04434, 2412.19437.
+constexpr TransformerShape of_latents(TransformerShape shape, std::int32_t shared,
+                                      std::int32_t dense_blocks, std::int32_t dense_mlp_width) {
+  shape.shared_experts = shared;
+  shape.dense_blocks = dense_blocks;
+  shape.dense_mlp_width = dense_mlp_width;
+  shape.latent = {
+      .key_value_rank = 512, .query_rank = 1536, .rotary_width = 64, .value_width = 128};
+  return shape;
+}
+
+constexpr TransformerShape kDeepSeek2 = of_latents(of_experts(kLlama, 64, 6), 2, 0, 0);
+constexpr TransformerShape kDeepSeek3 =
+    with(of_latents(of_experts(kLlama, 256, 8), 1, 3, 18432), &TransformerShape::expert_bias);
+constexpr TransformerShape kKimi2 =
+    with(of_latents(of_experts(kLlama, 384, 8), 1, 1, 18432), &TransformerShape::expert_bias);
 constexpr TransformerShape kGemma2 = with(kLlama, &TransformerShape::output_norm);
 constexpr TransformerShape kGemma3 = with(kGemma2, &TransformerShape::head_norm);
 
-constexpr std::array<Family, 16> kFamilies{
+constexpr std::array<Family, 19> kFamilies{
     {{"gpt2", "GPT2", 50257, 12, 768, 12, 0, 0, 0, 1024, true, {}, kGpt2Keys},
      {"bert", "Bert", 30522, 12, 768, 12, 0, 0, 3072, 512, true, kBert},
      {"opt", "OPT", 50272, 12, 768, 12, 0, 0, 3072, 2048, true, {}, {.mlp_width = "ffn_dim"}},
@@ -79,7 +95,12 @@ constexpr std::array<Family, 16> kFamilies{
      {"qwen3_vl", "Qwen3VL", 151936, 32, 4096, 32, 32, 128, 22016, 128000, false, kQwen3},
      {"mixtral", "Mixtral", 32000, 32, 4096, 32, 8, 0, 14336, 131072, false, kMixtral},
      {"qwen3_moe", "Qwen3Moe", 151936, 24, 2048, 32, 4, 0, 768, 32768, false, kQwenOfExperts,
-      kKeysOfExperts}}};
+      kKeysOfExperts},
+     {"deepseek_v2", "DeepseekV2", 32000, 32, 4096, 32, 0, 0, 1407, 2048, false, kDeepSeek2,
+      kKeysOfExperts},
+     {"deepseek_v3", "DeepseekV3", 129280, 61, 7168, 128, 0, 0, 2048, 4096, false, kDeepSeek3,
+      kKeysOfExperts},
+     {"kimi_k2", "KimiK2", 163840, 61, 7168, 64, 0, 0, 2048, 4096, false, kKimi2, kKeysOfExperts}}};
 
 struct Refusal {
   std::string_view type, reason;
@@ -87,10 +108,8 @@ struct Refusal {
 
 constexpr std::string_view kExperts = "layers of experts beside others";
 constexpr std::string_view kEncoder = "an encoder and a decoder";
-constexpr std::array<Refusal, 9> kRefusals{
+constexpr std::array<Refusal, 7> kRefusals{
     {{"qwen2_moe", kExperts},
-     {"deepseek_v2", "latent attention, and layers of experts beside others"},
-     {"deepseek_v3", "latent attention, and layers of experts beside others"},
      {"gpt_oss", "sinks of attention, and experts with biases"},
      {"llama4", kExperts},
      {"t5", kEncoder},
@@ -256,17 +275,51 @@ void read_opt(const JsonReader& root, ModelSpec& model) {
     narrow.diagnose("an embedding of another width than the layers has no analytic costs");
 }
 
-/// Of layers that all have experts.
+/// Diagnoses experts in every few layers alone.
+void each_layer(const JsonReader& root, std::string_view step) {
+  if (count_or(root, step, 1, kMostBlocks) != 1)
+    root[step].diagnose("layers of experts beside others have no analytic costs");
+}
+
 void read_experts(const JsonReader& root, TransformerShape& shape) {
-  const std::string_view key = root.has("num_experts") ? "num_experts" : "num_local_experts";
+  std::string_view key = root.has("num_experts") ? "num_experts" : "num_local_experts";
+  if (shape.is_latent()) key = "n_routed_experts";
   shape.experts = count_or(root, key, shape.experts, kMostExperts);
   shape.experts_per_token =
       count_or(root, "num_experts_per_tok", shape.experts_per_token, kMostExperts);
-  if (count_or(root, "decoder_sparse_step", 1, kMostBlocks) != 1)
-    root["decoder_sparse_step"].diagnose("layers of experts beside others have no analytic costs");
+  each_layer(root, "decoder_sparse_step");
+  each_layer(root, "moe_layer_freq");
   const JsonReader dense = root.optional("mlp_only_layers");
   if (is_given(dense) && !dense.array().empty())
     dense.diagnose("layers of experts beside others have no analytic costs");
+}
+
+/// The same where 0 is a number.
+std::int32_t count_or_none(const JsonReader& root, std::string_view key, std::int32_t otherwise,
+                           std::int32_t most) {
+  const JsonReader value = root.optional(key);
+  return is_given(value) ? value.integer<std::int32_t>(0, most) : otherwise;
+}
+
+/// What DeepSeek's layers have besides experts.
+void read_latent_attention(const JsonReader& root, ModelSpec& model) {
+  TransformerShape& shape = model.shape;
+  LatentAttention& latent = shape.latent;
+  shape.shared_experts =
+      count_or_none(root, "n_shared_experts", shape.shared_experts, kMostExperts);
+  shape.dense_blocks =
+      count_or_none(root, "first_k_dense_replace", shape.dense_blocks, kMostBlocks);
+  const std::int32_t dense = shape.dense_mlp_width > 0 ? shape.dense_mlp_width : 11008;
+  shape.dense_mlp_width =
+      shape.dense_blocks > 0 ? count_or(root, "intermediate_size", dense, kWidest) : 0;
+  const JsonReader rank = root.optional("q_lora_rank");
+  const bool of_stream = !rank.absent() && rank.kind() == JsonKind::null;
+  latent.query_rank = of_stream ? 0 : count_or(root, "q_lora_rank", latent.query_rank, kWidest);
+  latent.key_value_rank = count_or(root, "kv_lora_rank", latent.key_value_rank, kWidest);
+  latent.rotary_width = count_or(root, "qk_rope_head_dim", latent.rotary_width, kWidest);
+  latent.value_width = count_or(root, "v_head_dim", latent.value_width, kWidest);
+  shape.key_value_heads = model.heads;
+  shape.head_width = count_or(root, "qk_nope_head_dim", 128, kWidest) + latent.rotary_width;
 }
 
 /// What only some families have.
@@ -279,6 +332,7 @@ void read_family(const JsonReader& root, const std::string& class_name, const Fa
   if (family.type == "opt") read_opt(root, model);
   if (family.type == "gpt2") read_gpt2(root);
   if (shape.experts > 0) read_experts(root, shape);
+  if (shape.is_latent()) read_latent_attention(root, model);
   if (shape.gated && !shape.query_bias) {
     const bool bias = flag_or(root, "attention_bias", false);
     shape.query_bias = shape.attention_bias = bias;
@@ -309,7 +363,7 @@ void read_widths(const JsonReader& root, const Family& family, ModelSpec& model)
     shape.key_value_heads = count_or(root, "num_key_value_heads", all, kWidest);
     shape.head_width = count_or(root, "head_dim", family.head_width, kWidest);
   }
-  if (shape.head_width > 0) return;
+  if (shape.head_width > 0 || shape.is_latent()) return;  // of the latter, keys of their own say
   shape.head_width = std::max(1, model.width / model.heads);
   if (root.diagnostics() == 0 && model.width % model.heads != 0) {
     root.diagnose(
@@ -344,6 +398,8 @@ ModelSpec read_config(const JsonReader& root, std::vector<std::string>& notes) {
   if (source.type.empty() || source.type == family->type) read_details(text, family->type, model);
   if (is_given(root.optional("text_config")) || is_given(root.optional("vision_config")))
     notes.emplace_back("only the language model is read: its vision and audio parts are left out");
+  if (count_or_none(text, "num_nextn_predict_layers", 0, kMostBlocks) > 0)
+    notes.emplace_back("layers that predict further tokens are left out");
   if (root.diagnostics() > 0) return model;
   if (const std::string fault = shape_fault(model); !fault.empty()) root.diagnose(fault);
   return root.diagnostics() == 0 ? as_plain_as_it_is(std::move(model)) : model;

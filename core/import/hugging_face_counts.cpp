@@ -12,53 +12,12 @@ double number(const JsonReader& root, std::string_view key, std::int32_t otherwi
   return count_or(root, key, otherwise, most);
 }
 
-/// The same where 0 is a number.
-double number_or_none(const JsonReader& root, std::string_view key, std::int32_t otherwise) {
-  const JsonReader value = root.optional(key);
-  return is_given(value) ? value.integer<std::int32_t>(0, kWidest) : otherwise;
-}
-
 double gated_mlp(double width, double inner) { return 3 * width * inner; }
 
 /// Tables, and the norm in front of the head.
 double ends(const JsonReader& root, double width, std::int32_t vocabulary) {
   const double table = number(root, "vocab_size", vocabulary, kLargestVocabulary) * width;
   return (flag_or(root, "tie_word_embeddings", false) ? 1 : 2) * table + width;
-}
-
-/// Queries, keys and values of few channels that are the same for all heads, and of which these
-/// make theirs (arXiv 2412.19437, section 2.1.1).
-double latent_attention(const JsonReader& root, double width) {
-  const double heads = number(root, "num_attention_heads", 128);
-  const double turned = number(root, "qk_rope_head_dim", 64),
-               queried = number(root, "qk_nope_head_dim", 128) + turned,
-               valued = number(root, "v_head_dim", 128), held = number(root, "kv_lora_rank", 512);
-  const JsonReader rank = root.optional("q_lora_rank");
-  const bool full = !rank.absent() && rank.kind() == JsonKind::null;
-  const double asked = number(root, "q_lora_rank", 1536);
-  const double biases =
-      flag_or(root, "attention_bias", false) ? held + turned + width + (full ? 0 : asked) : 0;
-  return (full ? width * heads * queried : width * asked + asked + asked * heads * queried) +
-         width * (held + turned) + held + held * heads * (queried - turned + valued) +
-         heads * valued * width + biases;
-}
-
-/// Without the layers of multi-token prediction.
-ParameterCount deepseek_v3(const JsonReader& root) {
-  const double width = number(root, "hidden_size", 7168),
-               blocks = number(root, "num_hidden_layers", 61, kMostBlocks),
-               dense = std::min(blocks, number_or_none(root, "first_k_dense_replace", 3));
-  const double experts = number(root, "n_routed_experts", 256),
-               taken = number(root, "num_experts_per_tok", 8),
-               shared = number_or_none(root, "n_shared_experts", 1);
-  const double expert = gated_mlp(width, number(root, "moe_intermediate_size", 2048));
-  // The choice of experts has a bias.
-  const double always = ends(root, width, 129280) +
-                        blocks * (latent_attention(root, width) + 2 * width) +
-                        dense * gated_mlp(width, number(root, "intermediate_size", 18432)) +
-                        (blocks - dense) * (shared * expert + experts * width + experts);
-  const double sparse = (blocks - dense) * expert;
-  return {always + sparse * experts, always + sparse * std::min(taken, experts)};
 }
 
 ParameterCount llama4(const JsonReader& root) {
@@ -103,7 +62,6 @@ ParameterCount t5(const JsonReader& root) {
 }  // namespace
 
 std::optional<ParameterCount> counted_parameters(const JsonReader& root, std::string_view type) {
-  if (type == "deepseek_v3") return deepseek_v3(root);
   if (type == "llama4") return llama4(root);
   if (type == "t5") return t5(root);
   return std::nullopt;

@@ -26,6 +26,9 @@ bool is_one_of(const std::array<std::string_view, kCount>& all, std::string_view
 /// Families whose layers are the executor's, where nothing in a file says otherwise.
 constexpr std::array<std::string_view, 4> kLikeLlama{"llama", "mistral", "qwen2", "qwen3"};
 
+constexpr std::array<std::string_view, 5> kOfExperts{"mixtral", "qwen3_moe", "deepseek_v2",
+                                                     "deepseek_v3", "kimi_k2"};
+
 /// By the library's names (transformers, activations.py).
 Activation activation_named(std::string_view function) {
   if (function == "silu" || function == "swish") return Activation::silu;
@@ -39,9 +42,8 @@ Activation read_activation(const JsonReader& root, std::string_view family) {
     if (is_given(value)) return activation_named(value.string());
   }
   if (family == "gpt2") return Activation::gelu;
-  return is_one_of(kLikeLlama, family) || family == "mixtral" || family == "qwen3_moe"
-             ? Activation::silu
-             : Activation::other;
+  return is_one_of(kLikeLlama, family) || is_one_of(kOfExperts, family) ? Activation::silu
+                                                                        : Activation::other;
 }
 
 RotaryScaling scaling_named(std::string_view type) {

@@ -12,10 +12,10 @@ std::vector<LayerRange> blocks_of(const ModelSpec& model, LayerRange stage) {
   std::vector<LayerRange> blocks;
   for (std::int32_t layer = stage.first; layer < stage.last; ++layer) {
     const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
-    const bool follows = kind == LayerKind::mlp && layer > stage.first;
+    const bool follows = is_mlp(kind) && layer > stage.first;
     if (follows) {
       blocks.back().last = layer + 1;
-    } else if (kind == LayerKind::attention || kind == LayerKind::mlp ||
+    } else if (kind == LayerKind::attention || is_mlp(kind) ||
                kind == LayerKind::linear) {
       blocks.push_back({layer, layer + 1});
     }

@@ -80,6 +80,7 @@ LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int64_t
       return with(layout.room(tokens * model.vocabulary), 0, row, norm);
     case LayerKind::linear:
     case LayerKind::squared_error:
+    case LayerKind::dense_mlp:
       break;
   }
   TANDEM_CHECK(false, static_cast<int>(kind));

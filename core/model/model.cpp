@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,7 @@ namespace tandem {
 namespace {
 
 constexpr std::array<std::string_view, kLayerKinds> kLayerNames{
-    "embedding", "attention", "mlp", "head", "linear", "squared_error"};
+    "embedding", "attention", "mlp", "head", "linear", "squared_error", "dense_mlp"};
 constexpr std::array<std::string_view, kArchitectures> kArchitectureNames{"gpt2", "linear",
                                                                           "transformer"};
 constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw",
@@ -74,7 +75,7 @@ std::vector<LayerKind> layers_of(const ModelSpec& model) {
   layers.push_back(LayerKind::embedding);
   for (std::int32_t block = 0; block < model.blocks; ++block) {
     layers.push_back(LayerKind::attention);
-    layers.push_back(LayerKind::mlp);
+    layers.push_back(block < model.shape.dense_blocks ? LayerKind::dense_mlp : LayerKind::mlp);
   }
   layers.push_back(LayerKind::head);
   return layers;
@@ -89,14 +90,56 @@ TransformerShape shape_of(const ModelSpec& model) {
           .positions = model.sequence};
 }
 
+ModelSpec with_dense_mlp(ModelSpec model) {
+  TransformerShape& shape = model.shape;
+  shape.mlp_width = shape.dense_mlp_width;
+  shape.experts = shape.experts_per_token = shape.shared_experts = 0;
+  shape.expert_bias = false;
+  return model;
+}
+
 bool has_tied_ends(const ModelSpec& model) {
   return model.architecture != Architecture::linear && model.tied;
+}
+
+/// What makes the narrow channels of latent attention of the stream.
+static std::vector<HiddenMatrices> narrowing_matrices(const ModelSpec& model) {
+  const LatentAttention& latent = model.shape.latent;
+  const std::int64_t d = model.width;
+  std::vector<HiddenMatrices> matrices{{d, latent.key_value_rank + latent.rotary_width}};
+  if (latent.query_rank > 0) matrices.push_back({d, latent.query_rank});
+  return matrices;
+}
+
+/// What makes the heads of them, and the projection behind.
+static std::vector<HiddenMatrices> matrices_of_latent_heads(const ModelSpec& model) {
+  const TransformerShape& shape = model.shape;
+  const LatentAttention& latent = shape.latent;
+  const std::int64_t heads = model.heads, values = heads * shape.value_width();
+  return {{latent.query_rank > 0 ? latent.query_rank : model.width, heads * shape.head_width},
+          {latent.key_value_rank, heads * (shape.head_width - latent.rotary_width) + values},
+          {values, model.width}};
+}
+
+static std::int64_t parameters_of(const std::vector<HiddenMatrices>& all) {
+  std::int64_t parameters = 0;
+  for (const HiddenMatrices& matrices : all) parameters += matrices.parameters();
+  return parameters;
+}
+
+/// The narrow channels are made on each device, with their norms (Megatron's split).
+static LayerParameters latent_parameters(const ModelSpec& model, std::int64_t norm) {
+  const LatentAttention& latent = model.shape.latent;
+  return {.shared = parameters_of(matrices_of_latent_heads(model)),
+          .whole = parameters_of(narrowing_matrices(model)) + latent.key_value_rank +
+                   latent.query_rank + norm};
 }
 
 LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
   const std::int64_t d = model.width;
   if (kind == LayerKind::linear) return {.shared = d * d};
   if (kind == LayerKind::squared_error) return {};
+  if (kind == LayerKind::dense_mlp) return layer_parameters(with_dense_mlp(model), LayerKind::mlp);
   const TransformerShape shape = shape_of(model);
   const std::int64_t table = model.vocabulary * d, norm = shape.rms_norm ? d : 2 * d;
   const auto if_any = [](bool any, std::int64_t count) { return any ? count : 0; };
@@ -106,6 +149,7 @@ LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
               .whole = (std::int64_t{shape.positions} + shape.segments) * d +
                        if_any(!shape.norm_first, norm)};
     case LayerKind::attention: {
+      if (shape.is_latent()) return latent_parameters(model, norm);
       const std::int64_t queries = std::int64_t{model.heads} * shape.head_width;
       const std::int64_t made =
           queries + 2 * std::int64_t{shape.key_value_heads} * shape.head_width;
@@ -115,10 +159,10 @@ LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
     }
     case LayerKind::mlp: {
       const std::int64_t wide = shape.mlp_width, inner = shape.gated ? 2 * wide : wide;
-      const std::int64_t mlps = std::max(1, shape.experts);
+      const std::int64_t mlps = std::max(1, shape.experts) + shape.shared_experts;
       return {.shared = mlps * (d * (inner + wide) + if_any(shape.mlp_bias, inner)),
               .whole = norm + if_any(shape.output_norm, norm) + d * shape.experts +
-                       if_any(shape.mlp_bias, mlps * d)};
+                       if_any(shape.expert_bias, shape.experts) + if_any(shape.mlp_bias, mlps * d)};
     }
     case LayerKind::head:
       return {.shared = table + if_any(shape.masked_head, model.vocabulary),
@@ -127,6 +171,7 @@ LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
                        if_any(shape.pooler, d * d + d) + if_any(shape.sentence_head, 2 * d + 2)};
     case LayerKind::linear:
     case LayerKind::squared_error:
+    case LayerKind::dense_mlp:
       break;
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
@@ -136,14 +181,21 @@ LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
 std::vector<HiddenMatrices> hidden_matrices(const ModelSpec& model, LayerKind kind) {
   const std::int64_t d = model.width;
   if (kind == LayerKind::linear) return {{d, d}};
+  if (kind == LayerKind::dense_mlp) return hidden_matrices(with_dense_mlp(model), LayerKind::mlp);
   if (kind != LayerKind::attention && kind != LayerKind::mlp) return {};
   const TransformerShape shape = shape_of(model);
+  if (kind == LayerKind::attention && shape.is_latent()) {
+    std::vector<HiddenMatrices> all = narrowing_matrices(model);
+    std::ranges::copy(matrices_of_latent_heads(model), std::back_inserter(all));
+    return all;
+  }
   if (kind == LayerKind::attention) {
     const std::int64_t queries = std::int64_t{model.heads} * shape.head_width;
     const std::int64_t keys = std::int64_t{shape.key_value_heads} * shape.head_width;
     return {{d, queries + 2 * keys}, {queries, d}};
   }
-  const std::int64_t wide = shape.mlp_width, mlps = std::max(1, shape.experts);
+  const std::int64_t wide = shape.mlp_width,
+                     mlps = std::max(1, shape.experts) + shape.shared_experts;
   return {{d, shape.gated ? 2 * wide : wide, mlps}, {wide, d, mlps}};
 }
 
@@ -157,12 +209,17 @@ std::int64_t parameter_count(const ModelSpec& model) {
   return has_tied_ends(model) ? count - std::int64_t{model.vocabulary} * model.width : count;
 }
 
+ModelSpec with_taken_experts(ModelSpec model) {
+  model.shape.experts = model.shape.experts_per_token;
+  return model;
+}
+
 std::int64_t active_parameter_count(const ModelSpec& model) {
-  ModelSpec taken = model;
-  taken.shape.experts = model.shape.experts_per_token;
-  const std::int64_t choice = std::int64_t{model.width} * model.blocks *
-                              (model.shape.experts - model.shape.experts_per_token);
-  return parameter_count(taken) + choice;
+  const TransformerShape& shape = model.shape;
+  const std::int64_t blocks = model.blocks - shape.dense_blocks;
+  const std::int64_t choice = (std::int64_t{model.width} + (shape.expert_bias ? 1 : 0)) * blocks *
+                              (shape.experts - shape.experts_per_token);
+  return parameter_count(with_taken_experts(model)) + choice;
 }
 
 Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element) {

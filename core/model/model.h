@@ -21,10 +21,16 @@ enum class LayerKind : std::uint8_t {
   head,           // final norm, vocabulary projection, cross-entropy
   linear,         // y = xW, no bias: the model of exact arithmetic
   squared_error,  // ½·Σ(y − target)²
+  dense_mlp,      // the mlp of a block without experts, where others have some
 };
-inline constexpr std::size_t kLayerKinds = 6;
+inline constexpr std::size_t kLayerKinds = 7;
+inline constexpr std::size_t kTrainableLayerKinds = 6;  // these come first
 /// "embedding", "attention", …, as in profiles.
 std::string_view name(LayerKind kind);
+/// Of a block's two layers the second.
+constexpr bool is_mlp(LayerKind kind) {
+  return kind == LayerKind::mlp || kind == LayerKind::dense_mlp;
+}
 
 /// Which layers follow one another.
 enum class Architecture : std::uint8_t {
@@ -52,6 +58,9 @@ struct ModelSpec {
 
 /// That of a transformer; GPT-2's too. REQUIRES: the model is one.
 TransformerShape shape_of(const ModelSpec& model);
+
+/// A model whose `mlp` is this one's `dense_mlp`.
+ModelSpec with_dense_mlp(ModelSpec model);
 
 /// True where embedding and head hold one table, whose gradients are summed.
 bool has_tied_ends(const ModelSpec& model);
@@ -88,13 +97,15 @@ struct HiddenMatrices {
   std::int64_t parameters() const { return rows * columns * count; }
 };
 /// Those of a layer that are neither tables nor in the head, as they are multiplied: what makes
-/// queries, keys and values is one, and so is what enters a gated MLP. They count in `shared`.
+/// queries, keys and values is one, and so is what enters a gated MLP.
 std::vector<HiddenMatrices> hidden_matrices(const ModelSpec& model, LayerKind kind);
 
 /// Parameters of the whole model, tied ones once: what a model card says.
 std::int64_t parameter_count(const ModelSpec& model);
 /// The parameters that compute for one token: without the experts that it does not take.
 std::int64_t active_parameter_count(const ModelSpec& model);
+/// A model of the experts alone that a token takes.
+ModelSpec with_taken_experts(ModelSpec model);
 
 /// How an update steps the weights.
 enum class OptimizerKind : std::uint8_t {

@@ -25,12 +25,14 @@ Work work_of(const ModelSpec& model) {
   if (model.architecture == Architecture::linear) return {1, 0};
   const TransformerShape shape = shape_of(model);
   constexpr double kSoftmax = 3;
-  const double d = model.width, channels = double{1} * model.heads * shape.head_width;
-  const double keys = double{1} * shape.key_value_heads * shape.head_width;
-  const double matrices = (shape.gated ? 6 : 4) * std::max(1, shape.experts_per_token);
-  return {4 * d * model.vocabulary +
-              model.blocks * (4 * d * (channels + keys) + matrices * d * shape.mlp_width),
-          model.blocks * (4 * channels + kSoftmax * model.heads)};
+  const ModelSpec taken = with_taken_experts(model);
+  double matrices = 0;
+  for (const LayerKind kind : layers_of(model)) {
+    for (const HiddenMatrices& of : hidden_matrices(taken, kind))
+      matrices += static_cast<double>(of.parameters());
+  }
+  const double pair = double{2} * (shape.head_width + shape.value_width()) + kSoftmax;
+  return {4.0 * model.width * model.vocabulary + 2 * matrices, model.blocks * model.heads * pair};
 }
 
 std::vector<std::int32_t> equal_lengths(std::int32_t tokens, std::int32_t count) {

@@ -48,6 +48,17 @@ struct LayerDetails {
   friend bool operator==(const LayerDetails&, const LayerDetails&) = default;
 };
 
+/// Queries, keys and values that are made of few channels which all heads share (multi-head latent
+/// attention, DeepSeek-V2: arXiv 2405.04434, section 2.1). Of a head's channels the last
+/// `rotary_width` are turned by positions; those of keys are the same for all heads.
+struct LatentAttention {
+  std::int32_t key_value_rank = 0;  // channels that keys and values are made of; 0: no latent ones
+  std::int32_t query_rank = 0;      // that queries are made of; 0: of the stream itself
+  std::int32_t rotary_width = 0;
+  std::int32_t value_width = 0;  // channels of a head's values
+  friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
+};
+
 /// How a transformer's layers are built.
 struct TransformerShape {
   std::int32_t key_value_heads = 1;  // each of them for as many heads
@@ -57,6 +68,10 @@ struct TransformerShape {
   std::int32_t segments = 0;   // rows of BERT's table of token types
   std::int32_t experts = 0;    // that each mlp is made of, each of them mlp_width wide; 0: one mlp
   std::int32_t experts_per_token = 0;  // that compute; a product d × experts chooses them
+  std::int32_t shared_experts = 0;     // as wide, that compute for every token besides
+  std::int32_t dense_blocks = 0;       // so many first blocks have one mlp and no experts,
+  std::int32_t dense_mlp_width = 0;    // so wide
+  bool expert_bias = false;            // of the choice of experts, one number for each
   bool causal = true;                  // else each token attends to all
   bool rms_norm = false;               // norms scale; else they shift too
   bool norm_first = true;      // before attention and mlp and in the head; else behind each of
@@ -72,8 +87,15 @@ struct TransformerShape {
                                // has a bias
   bool pooler = false;         // a product d × d of each sample's first token
   bool sentence_head = false;  // two classes of what the pooler made
+  LatentAttention latent = {};
   LayerDetails details = {};
   friend bool operator==(const TransformerShape&, const TransformerShape&) = default;
+
+  constexpr bool is_latent() const { return latent.key_value_rank > 0; }
+  /// Channels of a head's values, and of what it makes of them.
+  constexpr std::int32_t value_width() const {
+    return is_latent() ? latent.value_width : head_width;
+  }
 };
 
 }  // namespace tandem

@@ -55,12 +55,12 @@ class AnyLayer {
       std::variant<Embedding<K>, Attention<K>, Mlp<K>, Head<K>, Linear<K>, SquaredError<K>>;
   static_assert(Layer<Embedding<K>, K> && Layer<Attention<K>, K> && Layer<Mlp<K>, K> &&
                 Layer<Head<K>, K> && Layer<Linear<K>, K> && Layer<SquaredError<K>, K>);
-  static_assert(std::variant_size_v<Variant> == kLayerKinds);
+  static_assert(std::variant_size_v<Variant> == kTrainableLayerKinds);
 
   /// The alternatives stand in the order of the kinds.
   template <std::size_t kFirst = 0>
   static Variant make(LayerKind kind, const LayerShape& shape) {
-    if constexpr (kFirst + 1 < kLayerKinds) {
+    if constexpr (kFirst + 1 < kTrainableLayerKinds) {
       if (static_cast<std::size_t>(kind) != kFirst) return make<kFirst + 1>(kind, shape);
     }
     return Variant(std::in_place_index<kFirst>, shape);

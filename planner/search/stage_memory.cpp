@@ -16,7 +16,7 @@ std::vector<std::int32_t> boundaries_of(const ModelSpec& model, StageCut cut) {
   const std::vector<LayerKind> kinds = layers_of(model);
   std::vector<std::int32_t> boundaries{0};
   for (std::size_t layer = 1; layer < kinds.size(); ++layer) {
-    const bool within = kinds[layer - 1] == LayerKind::attention && kinds[layer] == LayerKind::mlp;
+    const bool within = kinds[layer - 1] == LayerKind::attention && is_mlp(kinds[layer]);
     if (cut != StageCut::blocks || !within) boundaries.push_back(static_cast<std::int32_t>(layer));
   }
   boundaries.push_back(static_cast<std::int32_t>(kinds.size()));

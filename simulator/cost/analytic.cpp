@@ -110,29 +110,40 @@ class Kernels {
 void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKernel kernel,
                     Recompute recompute, double unfused_launches) {
   const double element = kernels.element();
-  // Of one product: of all pairs.
-  const double flops = 2 * shape.tokens * (shape.seen / shape.samples) * shape.queries;
-  const double values = element * (shape.tokens * shape.queries + shape.seen * shape.keys);
+  // Of one product, of all pairs: what makes or takes scores, and what weighted values.
+  const double pairs = 2 * shape.tokens * (shape.seen / shape.samples);
+  const double scored = pairs * shape.queries, weighted = pairs * shape.attended;
+  const double keyed = element * (shape.tokens * shape.queries + shape.seen * shape.keys),
+               valued = element * (shape.tokens * shape.attended + shape.seen * shape.values);
   if (kernel == AttentionKernel::flash) {
     // Two products forward, five backward, of a causal one half of each, or more of a slice.
     const double part = shape.built.causal ? shape.looks : 1.0;
-    kernels.run(&OpSums::forward, 2 * part * flops, 2 * values);
-    kernels.run(&OpSums::backward_input, 5 * part * flops, 4 * values);
+    kernels.run(&OpSums::forward, part * (scored + weighted), keyed + valued);
+    kernels.run(&OpSums::backward_input, part * (3 * scored + 2 * weighted), 2 * (keyed + valued));
     return;
   }
-  const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
   const auto dropout = [&](double OpSums::* op) {
     if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
   };
+  const auto score = [&](double OpSums::* op) {
+    kernels.run(op, scored, keyed + element * shape.scores);
+  };
+  const auto weigh = [&](double OpSums::* op) {
+    kernels.run(op, weighted, valued + element * shape.scores);
+  };
   const auto forward = [&](double OpSums::* op) {
-    for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
+    score(op);
+    weigh(op);
     kernels.run(op, 0, softmax);
     dropout(op);
   };
   forward(&OpSums::forward);
   if (recompute == Recompute::selective) forward(&OpSums::again);
-  for (int i = 0; i < 4; ++i) kernels.run(&OpSums::backward_input, flops, product);
+  for (int i = 0; i < 2; ++i) {
+    score(&OpSums::backward_input);
+    weigh(&OpSums::backward_input);
+  }
   kernels.run(&OpSums::backward_input, 0, 3 * element * shape.scores);
   dropout(&OpSums::backward_input);
   if (std::fmod(shape.matrices, kFusedMatrices) != 0.0) {
@@ -141,25 +152,58 @@ void attention_core(Kernels& kernels, const TransformerShare& shape, AttentionKe
   }
 }
 
-void attention(Kernels& kernels, const TransformerShare& shape, AttentionKernel kernel,
-               Recompute recompute, double unfused_launches) {
-  const double elements = shape.split_tokens * shape.width;
+void heads_of_stream(Kernels& kernels, const TransformerShare& shape) {
   const double turned = shape.tokens * (shape.queries + shape.keys);
-  kernels.norm(elements);
-  kernels.layer_product(shape.tokens, shape.width, shape.queries + 2 * shape.keys);
+  kernels.layer_product(shape.tokens, shape.width, shape.queries + shape.keys + shape.values);
   if (shape.built.head_norm) kernels.norm(turned);
   if (shape.built.positions == 0)  // turned in place
     kernels.pass(2 * kernels.element() * turned, 2 * kernels.element() * turned);
+}
+
+/// Who shares the layer makes narrow channels of its own part of a split sequence, and each its
+/// heads of those of all tokens.
+void heads_of_latents(Kernels& kernels, const TransformerShare& shape) {
+  const LatentAttention& latent = shape.built.latent;
+  const double element = kernels.element(), turned = latent.rotary_width;
+  const double turned_share = turned / shape.built.head_width;  // of a head
+  const double held = latent.key_value_rank, asked = latent.query_rank;
+  if (asked > 0) {
+    kernels.layer_product(shape.split_tokens, shape.width, asked);
+    kernels.norm(shape.split_tokens * asked);
+  }
+  kernels.layer_product(shape.tokens, asked > 0 ? asked : shape.width, shape.queries);
+  kernels.layer_product(shape.split_tokens, shape.width, held + turned);
+  kernels.norm(shape.split_tokens * held);
+  kernels.layer_product(shape.tokens, held, (1 - turned_share) * shape.keys + shape.values);
+  const double turns = 2 * element * shape.tokens * (turned_share * shape.queries + turned);
+  kernels.pass(turns, turns);
+  // The part of keys that heads share is copied to each, and its gradients are added up.
+  const double copies = 2 * element * shape.tokens * shape.keys;
+  kernels.pass(copies, copies);
+}
+
+void attention(Kernels& kernels, const TransformerShare& shape, AttentionKernel kernel,
+               Recompute recompute, double unfused_launches) {
+  const double elements = shape.split_tokens * shape.width;
+  kernels.norm(elements);
+  (shape.built.is_latent() ? heads_of_latents : heads_of_stream)(kernels, shape);
   attention_core(kernels, shape, kernel, recompute, unfused_launches);
-  kernels.layer_product(shape.tokens, shape.queries, shape.width);
+  kernels.layer_product(shape.tokens, shape.attended, shape.width);
   if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
 }
 
+/// Two products and what is between them; of several mlps, each row meets one.
+void products_of_mlp(Kernels& kernels, double rows, double width, double inner, double mlp,
+                     double mlps) {
+  const double read = kernels.element() * rows * inner, written = kernels.element() * rows * mlp;
+  kernels.layer_product(rows, width, inner, mlps);
+  kernels.pass(read + written, 2 * read + written);
+  kernels.layer_product(rows, mlp, width, mlps);
+}
+
 void mlp(Kernels& kernels, const TransformerShare& shape) {
   const double element = kernels.element(), elements = shape.split_tokens * shape.width;
-  const double read = element * shape.mlp_rows * shape.inner,
-               written = element * shape.mlp_rows * shape.mlp;
   // Tokens are copied in the order of their experts, and what these make is added up for each.
   const double spread = element * (shape.tokens + shape.mlp_rows) * shape.width;
   kernels.norm(elements);
@@ -169,10 +213,13 @@ void mlp(Kernels& kernels, const TransformerShare& shape) {
     kernels.pass(2 * scores, 3 * scores);
     kernels.pass(spread, spread);
   }
-  kernels.layer_product(shape.mlp_rows, shape.width, shape.inner, shape.mlps);
-  kernels.pass(read + written, 2 * read + written);
-  kernels.layer_product(shape.mlp_rows, shape.mlp, shape.width, shape.mlps);
+  products_of_mlp(kernels, shape.mlp_rows, shape.width, shape.inner, shape.mlp, shape.mlps);
   if (shape.built.experts > 0) kernels.pass(spread, spread);
+  if (shape.shared > 0) {
+    products_of_mlp(kernels, shape.tokens, shape.width, shape.shared_inner, shape.shared, 1);
+    const double sum = 3 * element * shape.tokens * shape.width;
+    kernels.pass(sum, sum);
+  }
   if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
 }
@@ -234,6 +281,10 @@ Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t micro
                       Recompute recompute, Optimizer optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions, const Calibration& constants,
                       SequencePart part = {}) {
+  if (kind == LayerKind::dense_mlp) {
+    return layer_kernels(with_dense_mlp(model), LayerKind::mlp, microbatch_size, recompute,
+                         optimizer, device, assumptions, constants, part);
+  }
   Kernels kernels(device, assumptions.format, constants);
   const TransformerShare shape =
       share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel, part);
@@ -251,6 +302,7 @@ Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t micro
     case LayerKind::head:
       head(kernels, shape, constants.loss_passes);
       break;
+    case LayerKind::dense_mlp:
     case LayerKind::linear:
     case LayerKind::squared_error:
       check_transformer(model);
@@ -354,33 +406,6 @@ double short_kernel_share(const ModelSpec& model, std::int32_t microbatch_size,
   }
   return of_short / all;
 }
-
-double forward_flops(const ModelSpec& model, LayerKind kind) {
-  const TransformerShare shape = share_of(model, 1, 1);
-  const double s = shape.sequence, d = shape.width;
-  switch (kind) {
-    case LayerKind::attention:
-      return 2 * s * d * (2 * shape.queries + 2 * shape.keys) + 4 * s * s * shape.queries;
-    case LayerKind::mlp:
-      return 2 * d * (shape.mlp_rows * (shape.inner + shape.mlp) + s * shape.built.experts);
-    case LayerKind::head:
-      return 2 * s * d * shape.vocabulary + (shape.built.masked_head ? 2 * s * d * d : 0);
-    case LayerKind::embedding:
-      return 0.0;
-    case LayerKind::linear:
-    case LayerKind::squared_error:
-      check_transformer(model);
-  }
-  return 0.0;
-}
-
-double forward_flops(const ModelSpec& model) {
-  double flops = 0.0;
-  for (const LayerKind kind : layers_of(model)) flops += forward_flops(model, kind);
-  return flops;
-}
-
-double model_flops(const ModelSpec& model) { return 3 * forward_flops(model); }
 
 Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Duration latency) {
   const double waited = static_cast<double>(steps) * to_seconds(latency);

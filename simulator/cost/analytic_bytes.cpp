@@ -19,14 +19,28 @@ namespace {
 
 constexpr double kMostBytes = 0x1p42;  // of a slot
 
+/// Queries, keys, values, and what is made of these.
+double heads_elements(const TransformerShare& shape) {
+  return shape.tokens * (shape.queries + shape.keys + shape.values + shape.attended);
+}
+
+/// The narrow channels that they are made of; without the part of keys that heads share.
+double latent_elements(const TransformerShare& shape) {
+  const LatentAttention& latent = shape.built.latent;
+  return shape.split_tokens * (latent.query_rank + latent.key_value_rank);
+}
+
 /// Inputs of a layer's products, and gradients of their outputs.
 double product_elements(LayerKind kind, const TransformerShare& shape) {
   const double elements = shape.split_tokens * shape.width;
   const double experts = shape.built.experts > 0 ? 2 * shape.mlp_rows * shape.width : 0;
-  if (kind == LayerKind::attention)
-    return 2 * elements + 2 * shape.tokens * (shape.queries + shape.keys);
-  if (kind == LayerKind::mlp)
-    return 2 * elements + shape.mlp_rows * (shape.mlp + shape.inner) + experts;
+  if (kind == LayerKind::attention) {
+    return 2 * elements + heads_elements(shape) + 2 * latent_elements(shape);
+  }
+  if (kind == LayerKind::mlp) {
+    return 2 * elements + shape.mlp_rows * (shape.mlp + shape.inner) + experts +
+           shape.tokens * (shape.shared + shape.shared_inner);
+  }
   return kind == LayerKind::head ? elements + shape.tokens * shape.vocabulary : 0;
 }
 
@@ -56,16 +70,18 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
       stash = mask * elements + (shape.built.norm_first ? 0 : wide * elements);
       break;
     case LayerKind::attention:
-      // Output of the norm, q, k, v, weighted values; mask of the output.
-      stash = (read + mask) * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
-      context = 2 * wide * shape.tokens * shape.keys;
+      // Output of the norm, q, k, v, weighted values; mask of the output. Narrow channels before
+      // their norms and behind them.
+      stash = (read + mask) * elements + wide * heads_elements(shape) +
+              (wide + read) * latent_elements(shape);
+      context = wide * shape.tokens * (shape.keys + shape.values);
       if (in_fp8) stash += read * shape.tokens * shape.queries;  // the core's backward reads them
       if (shape.built.head_norm) stash += wide * shape.tokens * (shape.queries + shape.keys);
       if (shape.built.output_norm) stash += wide * elements;
       if (stores_scores) stash += (2 * wide + mask) * shape.scores;
       // The gradients of q, k and v are kept in their place.
       kept = wide * elements;
-      scratch = kept + gathered + wide * shape.tokens * (shape.queries + 2 * shape.keys);
+      scratch = kept + gathered + wide * shape.tokens * (shape.queries + shape.keys + shape.values);
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
       break;
     case LayerKind::mlp:
@@ -74,7 +90,9 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
       if (shape.built.output_norm) stash += wide * elements;
       // That of the activation's input is kept in its place.
       kept = wide * elements;
-      scratch = kept + gathered + wide * shape.mlp_rows * shape.inner;
+      scratch = kept + gathered +
+                wide * std::max(shape.mlp_rows * shape.inner, shape.tokens * shape.shared_inner);
+      stash += shape.tokens * (wide * shape.shared_inner + read * shape.shared);
       if (shape.built.experts > 0) {
         // What chose the experts, the tokens' copies and what the experts made of them.
         stash += wide * shape.tokens * shape.built.experts;
@@ -89,6 +107,7 @@ ActivationBytes activation_bytes(const ModelSpec& model, LayerKind kind,
       if (shape.built.masked_head) stash += 3 * wide * elements;
       kept = scratch = wide * shape.tokens * shape.vocabulary;
       break;
+    case LayerKind::dense_mlp:
     case LayerKind::linear:
     case LayerKind::squared_error:
       check_transformer(model);
@@ -151,12 +170,18 @@ StageBytes bytes_of_part(const ModelSpec& model, LayerRange layers, std::int32_t
                layers.first, layers.last, kinds.size());
   check_tensor(model, assumptions, part);
   check_whole_matrices(optimizer, assumptions);
-  const TransformerShare shape =
-      share_of(model, microbatch_size, assumptions.tensor, assumptions.sequence_parallel, part);
+  const auto share = [&](const ModelSpec& of) {
+    return share_of(of, microbatch_size, assumptions.tensor, assumptions.sequence_parallel, part);
+  };
+  const TransformerShare shape = share(model);
   std::vector<LayerBytes> of_layers;
+  const ModelSpec dense = with_dense_mlp(model);
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
-                                    recompute, assumptions));
+    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
+    of_layers.push_back(
+        kind == LayerKind::dense_mlp
+            ? layer_bytes(dense, LayerKind::mlp, share(dense), optimizer, recompute, assumptions)
+            : layer_bytes(model, kind, shape, optimizer, recompute, assumptions));
   }
   StageBytes bytes =
       stage_bytes(of_layers,
@@ -196,7 +221,8 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
       std::count(kinds.begin() + layers.first, kinds.begin() + layers.last, LayerKind::attention));
   const TransformerShare whole = share_of(model, microbatch_size, assumptions.tensor);
   const auto element = static_cast<double>(bytes_of(assumptions.format));
-  return of_slices(each, static_cast<Bytes>(attentions * 2 * element * whole.tokens * whole.keys));
+  return of_slices(
+      each, static_cast<Bytes>(attentions * element * whole.tokens * (whole.keys + whole.values)));
 }
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ LayerTimes::LayerTimes(const ModelSpec& model, const std::vector<StageTimes>& la
   blocks_again_.reserve(layers.size() + 1);
   blocks_again_.emplace_back();
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const bool in_block = kinds[i] == LayerKind::attention || kinds[i] == LayerKind::mlp ||
+    const bool in_block = kinds[i] == LayerKind::attention || is_mlp(kinds[i]) ||
                           kinds[i] == LayerKind::linear;
     blocks_again_.push_back(blocks_again_.back() + (in_block ? layers[i].recompute : Duration{}));
   }

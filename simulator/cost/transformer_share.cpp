@@ -62,6 +62,7 @@ TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, 
   const double context = part.before + sequence;
   const double rows = samples * sequence * std::max(1, built.experts_per_token);
   const double mlp = static_cast<double>(built.mlp_width) / tensor;
+  const double gate = built.gated ? 2 : 1;
   return {.samples = samples,
           .tokens = samples * sequence,
           .width = static_cast<double>(model.width),
@@ -74,8 +75,12 @@ TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size, 
           .scores = samples * model.heads * sequence * context / tensor,
           .queries = model.heads * head / tensor,
           .keys = built.key_value_heads * head / tensor,
+          .values = static_cast<double>(built.key_value_heads) * built.value_width() / tensor,
+          .attended = static_cast<double>(model.heads) * built.value_width() / tensor,
           .mlp = mlp,
-          .inner = built.gated ? 2 * mlp : mlp,
+          .inner = gate * mlp,
+          .shared = built.shared_experts * mlp,
+          .shared_inner = built.shared_experts * gate * mlp,
           .mlp_rows = rows,
           .mlps = built.experts > 0 ? std::min<double>(built.experts, rows) : 1,
           .built = built};

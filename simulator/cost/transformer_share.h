@@ -17,7 +17,7 @@ inline constexpr Bytes kFp8Bytes = 1;  // of what a product in fp8 reads
 /// Whether a layer's weights are there in fp8, too: once as they are and once transposed, for the
 /// products forward and backward (Transformer Engine on Hopper).
 inline bool has_fp8_weights(LayerKind kind, NumberFormat format) {
-  return format == NumberFormat::fp8 && (kind == LayerKind::attention || kind == LayerKind::mlp);
+  return format == NumberFormat::fp8 && (kind == LayerKind::attention || is_mlp(kind));
 }
 
 inline double mask_bytes(bool dropout) { return dropout ? static_cast<double>(kMaskBytes) : 0.0; }
@@ -43,11 +43,13 @@ struct TransformerShare {
   double split_tokens;  // of norms, dropout and residual sums: all, unless the sequence is split
   double seen;          // tokens that these may attend to: themselves and those before them
   double looks;         // of all pairs of these and those, the share that causal ones attend to
-  double matrices, scores;  // of all such pairs, and their elements
-  double queries, keys;     // channels; values have as many as keys
-  double mlp, inner;        // the latter into its activation, which the gate doubles
-  double mlp_rows;          // tokens that enter an mlp: one once for each expert that it takes
-  double mlps;              // whose matrices those tokens need
+  double matrices, scores;       // of all such pairs, and their elements
+  double queries, keys, values;  // channels
+  double attended;               // of what queries make of values
+  double mlp, inner;             // the latter into its activation, which the gate doubles
+  double shared, shared_inner;   // the same of the experts that all tokens take
+  double mlp_rows;               // tokens that enter an mlp: one once for each expert that it takes
+  double mlps;                   // whose matrices those tokens need
   TransformerShape built;
 };
 

@@ -238,7 +238,8 @@ TEST(HuggingFace, WhatCannotBePricedIsRefusedWithTheReason) {
             "\"llama\"?\n"
             "{\"model_type\": \"lama\"}\n"
             "               ^~~~~~ known are gpt2, bert, opt, gpt_neox, llama, mistral, qwen2, "
-            "qwen3, gemma, gemma2, gemma3, qwen2_vl, qwen2_5_vl, qwen3_vl, mixtral, qwen3_moe");
+            "qwen3, gemma, gemma2, gemma3, qwen2_vl, qwen2_5_vl, qwen3_vl, mixtral, qwen3_moe, "
+            "deepseek_v2, deepseek_v3, kimi_k2");
   EXPECT_THAT(hugging_face_error(R"({"model_type": 3})"), HasSubstr("expected a string, found 3"));
   EXPECT_THAT(hugging_face_error(R"({"model_type": "bert", "is_decoder": true})"),
               HasSubstr("/is_decoder: a decoder of BERT's layers has no analytic costs"));
@@ -272,8 +273,6 @@ TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
                 HasSubstr("there are no analytic costs of that: " + count + "\n"))
         << text;
   };
-  has(R"({"model_type": "deepseek_v3", "num_nextn_predict_layers": 1})",
-      "671026419200 parameters, 37552297472 of them active for a token");
   has(R"({"model_type": "t5"})", "60506624 parameters");
   has(R"({"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12})",
       "222903552 parameters");
@@ -282,9 +281,6 @@ TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
       "247577856 parameters");
   EXPECT_THAT(hugging_face_error(R"({"model_type": "t5", "d_ff": 0})"),
               HasSubstr("/d_ff: expected an integer from 1 to 1048576, found 0"));
-  const std::string absurd = hugging_face_error(
-      R"({"model_type": "deepseek_v3", "num_attention_heads": 1048576, "q_lora_rank": 1048576})");
-  EXPECT_THAT(absurd, HasSubstr("there are no analytic costs of that\n"));
 }
 
 // By the shapes: Scout is known as 109 G and Maverick as 400 G with what sees, both with 17 G
@@ -306,6 +302,48 @@ TEST(HuggingFace, ExpertsThatATokenDoesNotTakeAreNotActive) {
   EXPECT_EQ(active_parameter_count(model_of(kLlama)), 6'738'415'616);
 }
 
+const std::string kDeepSeekLite = R"({
+"model_type": "deepseek_v2", "vocab_size": 102400, "hidden_size": 2048, "num_hidden_layers": 27,
+"num_attention_heads": 16, "q_lora_rank": null, "intermediate_size": 10944,
+"moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2,
+"num_experts_per_tok": 6, "first_k_dense_replace": 1, "moe_layer_freq": 1
+})";
+
+// Totals of their files on huggingface.co; what is active by the shapes (the papers: 37 G, 2.4 G
+// without tables, 32 G).
+TEST(HuggingFace, LatentAttentionAndExpertsBesideDenseBlocksAreCounted) {
+  const auto counts = [](const std::string& text) {
+    const ModelSpec model = model_of(text);
+    return std::pair(parameter_count(model), active_parameter_count(model));
+  };
+  EXPECT_EQ(counts(R"({"model_type": "deepseek_v3"})"),
+            std::pair(std::int64_t{671'026'419'200}, std::int64_t{37'552'297'472}));
+  EXPECT_EQ(counts(kDeepSeekLite),
+            std::pair(std::int64_t{15'706'484'224}, std::int64_t{2'661'150'208}));
+  EXPECT_EQ(counts(R"({"model_type": "kimi_k2"})"),
+            std::pair(std::int64_t{1'026'408'232'448}, std::int64_t{32'861'500'928}));
+  const ModelSpec lite = model_of(kDeepSeekLite);
+  EXPECT_EQ(layers_of(lite)[2], LayerKind::dense_mlp);
+  EXPECT_EQ(layers_of(lite)[4], LayerKind::mlp);
+  EXPECT_EQ(lite.shape.latent.query_rank, 0);
+  EXPECT_EQ(parse_model("model.json", model_text(lite)), lite);
+  EXPECT_EQ(why_untrainable(lite), "has experts");
+}
+
+TEST(HuggingFace, WhatDeepSeeksLayersCannotBeIsRefused) {
+  const auto error = [](std::string_view before, std::string_view after) {
+    return hugging_face_error(with(kDeepSeekLite, before, after));
+  };
+  EXPECT_THAT(error("\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2"),
+              HasSubstr("/moe_layer_freq: layers of experts beside others"));
+  EXPECT_THAT(error("\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 27"),
+              HasSubstr("27 dense blocks of 27: expected fewer, or no experts"));
+  EXPECT_THAT(error("\"moe_layer_freq\": 1", "\"attention_bias\": true"),
+              HasSubstr("latent attention has rotary positions, no biases, and no norms of heads"));
+  EXPECT_THAT(error("\"q_lora_rank\": null", "\"kv_lora_rank\": 0"),
+              HasSubstr("/kv_lora_rank: expected an integer from 1"));
+}
+
 std::vector<std::string> notes_of(const std::string& text) {
   return parse_noted_model("config.json", text).notes;
 }
@@ -313,6 +351,8 @@ std::vector<std::string> notes_of(const std::string& text) {
 TEST(HuggingFace, WhatIsLeftOutOrGuessedIsNoted) {
   using ::testing::ElementsAre;
   EXPECT_THAT(notes_of(kLlama), ElementsAre());
+  EXPECT_THAT(notes_of(R"({"model_type": "deepseek_v3", "num_nextn_predict_layers": 1})"),
+              ElementsAre("layers that predict further tokens are left out"));
   EXPECT_THAT(
       notes_of(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560}})"),
       ElementsAre("only the language model is read: its vision and audio parts are left out"));

@@ -136,7 +136,10 @@ TEST(Catalog, ModelsHaveTheirPublishedParameters) {
       {"mixtral-8x7b", {46'702'792'704, 1}},
       {"qwen-3-8b", {8'190'735'360, 1}},
       {"qwen-3-32b", {32'762'123'264, 1}},
-      {"qwen-3-30b-a3b", {30'532'122'624, 1}}};
+      {"qwen-3-30b-a3b", {30'532'122'624, 1}},
+      {"deepseek-v2", {236e9, 1e9}},
+      {"deepseek-v3", {671e9, 1e9}},
+      {"kimi-k2", {1.0e12, 0.1e12}}};
   for (const CatalogModel& row : catalog().models) {
     const auto found = published.find(row.model.name);
     ASSERT_NE(found, published.end()) << row.model.name;
