@@ -389,18 +389,32 @@ LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
   return LoweredSchedule(make_schedule(plan));
 }
 
-ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
-                            const AnalyticAssumptions& assumptions, StageCut cut) {
-  LoweredSchedule lowered = schedule_on_cluster(plan, layout, assumptions, cut);
+/// Of a plan with its stages.
+static ClusterPrices price_on_cluster(Plan plan, const LoweredSchedule& lowered,
+                                      const ClusterLayout& layout,
+                                      const AnalyticAssumptions& assumptions) {
   StageCosts costs = cluster_costs(plan, lowered.schedule().placement, layout, assumptions);
   Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, assumptions);
   check_bytes(lowered.slots(), bytes);
   ClusterMemory memory = memory_of(lowered, bytes, layout, assumptions);
+  return {std::move(memory), std::move(plan), std::move(costs), std::move(bytes),
+          capacity_of(layout)};
+}
+
+ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
+                            const AnalyticAssumptions& assumptions, StageCut cut,
+                            KnownSchedules* known) {
+  if (known != nullptr && !find_schedule(plan.schedule).orders_by_costs) {
+    complete(plan, layout, assumptions);
+    const std::shared_ptr<const LoweredSchedule> lowered = known->of(plan);
+    set_stages(plan, *lowered, layout, assumptions, cut);
+    return {price_on_cluster(std::move(plan), *lowered, layout, assumptions), lowered->schedule(),
+            lowered->program()};
+  }
+  LoweredSchedule lowered = schedule_on_cluster(plan, layout, assumptions, cut);
+  ClusterPrices prices = price_on_cluster(std::move(plan), lowered, layout, assumptions);
   auto [schedule, program] = std::move(lowered).take();
-  return {
-      {std::move(memory), std::move(plan), std::move(costs), std::move(bytes), capacity_of(layout)},
-      std::move(schedule),
-      std::move(program)};
+  return {std::move(prices), std::move(schedule), std::move(program)};
 }
 
 std::optional<ClusterPrices> prices_if_it_fits(

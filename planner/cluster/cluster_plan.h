@@ -10,6 +10,7 @@
 #include "core/memory/memory.h"
 #include "core/model/plan.h"
 #include "core/program/program.h"
+#include "planner/cluster/cluster_memo.h"
 #include "planner/cluster/lowered_schedule.h"
 #include "planner/search/stage_memory.h"
 #include "simulator/cost/cluster_costs.h"
@@ -51,10 +52,10 @@ std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
 /// Cuts the model and prices the schedule. A schedule that is ordered by
 /// costs is ordered by these. Throws InputError where the schedule can't serve the plan, there are
 /// more stages than layers, or the program would be absurdly large. REQUIRES: plan.request.devices
-/// and width are the layout's; a registered schedule.
+/// and width are the layout's; a registered schedule. `known`: null: nothing is kept.
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                             const AnalyticAssumptions& assumptions,
-                            StageCut cut = StageCut::balanced);
+                            StageCut cut = StageCut::balanced, KnownSchedules* known = nullptr);
 
 /// The plan's schedule, after the plan got its stages; where it orders its ops by costs, by these.
 LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,

@@ -43,6 +43,22 @@ std::int64_t samples(const ClusterRequest& request, std::int64_t devices) {
                                        request.plan.microbatch_size);
 }
 
+/// On the request's cluster.
+std::shared_ptr<const ClusterLayout> layout_of(const ClusterRequest& request,
+                                               const std::shared_ptr<ClusterWays>& ways,
+                                               const ScheduleRequest& shape) {
+  const auto tensor = static_cast<std::size_t>(request.assumptions.tensor);
+  if (request.memo) return request.memo->layout(shape.width, shape.devices, request.order, tensor);
+  return std::make_shared<const ClusterLayout>(ways, shape.width, shape.devices, request.order,
+                                               tensor);
+}
+
+ClusterPlan made_of(const ClusterRequest& request, const std::shared_ptr<ClusterWays>& ways,
+                    const Plan& plan) {
+  return plan_on_cluster(plan, *layout_of(request, ways, plan.request), request.assumptions,
+                         request.cut, request.memo ? &request.memo->schedules() : nullptr);
+}
+
 ClusterSetup of_shape(ClusterRequest request) {
   Plan plan = request.plan;
   set_shape(request, plan);
@@ -51,9 +67,7 @@ ClusterSetup of_shape(ClusterRequest request) {
       request.microbatches
           ? *request.microbatches
           : microbatches_of(samples(request, std::int64_t{shape.width} * shape.devices), plan);
-  const ClusterLayout layout(*request.cluster, shape.width, shape.devices, request.order,
-                             static_cast<std::size_t>(request.assumptions.tensor));
-  ClusterPlan made = plan_on_cluster(plan, layout, request.assumptions, request.cut);
+  ClusterPlan made = made_of(request, std::make_shared<ClusterWays>(*request.cluster), plan);
   return {.request = std::move(request), .made = std::move(made), .tried = {}};
 }
 
@@ -99,8 +113,7 @@ ClusterSetup choose_shape(ClusterRequest request) {
     try {
       plan.request.microbatches =
           request.microbatches ? *request.microbatches : microbatches_of(batch, plan);
-      const ClusterLayout layout(ways, shape.width, shape.depth, request.order, tensor);
-      ClusterPlan made = plan_on_cluster(plan, layout, request.assumptions, request.cut);
+      ClusterPlan made = made_of(request, ways, plan);
       shape.samples_per_s = static_cast<double>(std::int64_t{shape.width} *
                                                 plan.request.microbatches * plan.microbatch_size) /
                             period_s(made, request.blocking_transfers);

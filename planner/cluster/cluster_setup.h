@@ -40,6 +40,8 @@ struct ClusterRequest {
   std::optional<std::int32_t> microbatches = {};  // of a batch in each pipeline; or
   std::optional<std::int64_t> global_batch = {};  // samples of a batch; empty, too: 4 microbatches
                                                   // for each device
+  /// Of the cluster, shared by requests of one thread; empty: nothing is known.
+  std::shared_ptr<ClusterMemo> memo = {};
   bool blocking_transfers = false;  // devices don't compute while they send or receive
   std::string sequence_note = {};   // on where a long sequence comes from, for people
 };

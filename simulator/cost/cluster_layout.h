@@ -28,6 +28,7 @@ class ClusterWays {
 
   const Cluster& cluster() const { return *cluster_; }
   const Route& between(DeviceId from, DeviceId to);
+  std::size_t size() const { return known_.size(); }
 
  private:
   const Cluster* cluster_;

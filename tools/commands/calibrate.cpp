@@ -111,7 +111,7 @@ std::vector<MeasuredIteration> rows_of(const Options& options) {
 
 CalibrationReport report_of(const Options& options) {
   const GivenOptions given = given_options(options, {"cluster", "dtype", "attention"});
-  const Cluster cluster = cluster_of(given);
+  const std::shared_ptr<const Cluster> cluster = cluster_of(given);
   CalibrationReport report{.measured = rows_of(options)};
   const std::size_t count = report.measured.size();
   if (count < 2 * kLeastRows) {
@@ -120,11 +120,11 @@ CalibrationReport report_of(const Options& options) {
                                  kCalibrationConstants.size()));
   }
   AnalyticAssumptions assumptions;
-  assumptions.format = report.fitted.format = format_of(given, cluster);
+  assumptions.format = report.fitted.format = format_of(given, *cluster);
   assumptions.attention = report.fitted.attention = attention_of(given, assumptions.format);
   report.fitted.fitted = fitted_range(report.measured);
-  report.fitted.device = cluster[DeviceId{}].name;
-  const IterationModel model(report.measured, cluster, assumptions);
+  report.fitted.device = (*cluster)[DeviceId{}].name;
+  const IterationModel model(report.measured, *cluster, assumptions);
   const Seconds seconds = seconds_of(report.measured);
   const auto seed = static_cast<std::uint64_t>(options.integer("seed", 0, 1'000'000'000, 1));
   const Rows all = shuffled_rows(count, seed);

@@ -41,10 +41,10 @@ struct Regime {
 
 Judged judged(const Options& options, std::vector<MeasuredIteration> rows) {
   const GivenOptions given = given_options(options, {"cluster", "dtype", "attention"});
-  const Cluster cluster = cluster_of(given);
+  const std::shared_ptr<const Cluster> cluster = cluster_of(given);
   Judged all{.rows = std::move(rows), .measured = {}, .predicted = {}, .fits = {}};
   AnalyticAssumptions assumptions;
-  assumptions.format = format_of(given, cluster);
+  assumptions.format = format_of(given, *cluster);
   assumptions.attention = attention_of(given, assumptions.format);
   if (options.text("judge") != kDefaults) {
     const CalibrationFile file = read_calibration(options.text("judge"));
@@ -53,7 +53,7 @@ Judged judged(const Options& options, std::vector<MeasuredIteration> rows) {
     assumptions.calibration = file.constants;
   }
   assumptions.reserve = kReserveOnCluster;
-  const IterationModel model(all.rows, cluster, assumptions);
+  const IterationModel model(all.rows, *cluster, assumptions);
   all.measured = seconds_of(all.rows);
   for (std::size_t row = 0; row < all.rows.size(); ++row) {
     all.predicted.push_back(model.seconds(row));

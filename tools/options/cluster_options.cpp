@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <list>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -189,7 +192,7 @@ ModelSpec model_at(const std::string& path) {
   return std::move(read.model);
 }
 
-Cluster cluster_of(const GivenOptions& given) {
+static Cluster made_cluster(const GivenOptions& given) {
   if (!given.has("cluster"))
     refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
   const std::string& name = given.cluster;
@@ -204,6 +207,21 @@ Cluster cluster_of(const GivenOptions& given) {
     for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
   }
   return Cluster(spec);
+}
+
+std::shared_ptr<const Cluster> cluster_of(const GivenOptions& given) {
+  using Given = std::tuple<std::string, std::string, std::optional<Bytes>>;
+  constexpr std::size_t kMostKept = 4;  // of a sweep's configurations; those of 10,000 devices
+                                        // take megabytes
+  static std::mutex mutex;
+  static std::list<std::pair<Given, std::shared_ptr<const Cluster>>> known;
+  const Given wanted(given.cluster, given.gpu, given.memory);
+  const std::scoped_lock lock(mutex);
+  const auto found = std::ranges::find(known, wanted, &decltype(known)::value_type::first);
+  if (found != known.end()) return found->second;
+  known.emplace_front(wanted, std::make_shared<const Cluster>(made_cluster(given)));
+  if (known.size() > kMostKept) known.pop_back();
+  return known.front().second;
 }
 
 NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
@@ -380,7 +398,7 @@ ClusterRequest cluster_request(const GivenOptions& given, const ScheduleTraits& 
   const Plan& plan = request.plan;
   if (!given.sequence && !is_of_catalog(given.model))
     request.sequence_note = long_sequence_note(plan.model, given.model);
-  request.cluster = std::make_shared<const Cluster>(cluster_of(given));
+  request.cluster = cluster_of(given);
   request.cluster_name = given.cluster;
   request.memory = given.memory;
   if (given.has("calibration")) request.calibration = read_calibration(given.calibration);

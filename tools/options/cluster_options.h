@@ -1,6 +1,7 @@
 #pragma once
 // A model on a cluster by their names, or files, with nothing measured.
 
+#include <memory>
 #include <span>
 #include <string>
 
@@ -21,7 +22,8 @@ ModelSpec model_at(const std::string& path);
 bool names_a_cluster(const GivenOptions& given);
 
 /// What single options say. Throw UsageError, InputError.
-Cluster cluster_of(const GivenOptions& given);
+/// Of several threads and configurations, those asked for last are made once.
+std::shared_ptr<const Cluster> cluster_of(const GivenOptions& given);
 /// By default bf16 where all devices have it, else fp16, else fp32.
 NumberFormat format_of(const GivenOptions& given, const Cluster& cluster);
 /// By default flash with bf16: FlashAttention 2 asks for what computes in that, Ampere on.

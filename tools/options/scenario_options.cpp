@@ -113,7 +113,7 @@ PlanOnCluster plan_on_cluster(const GivenOptions& given) {
   refuse_given(given, {"product-fraction", "memory-fraction", "calibration"},
                "--{} is not taken: the plan's profile has the measured times of layers");
   refuse_given(given, {"link-rate"}, "--{} is not taken: --cluster has the links");
-  PlanOnCluster on{.cluster = std::make_shared<const Cluster>(cluster_of(given)),
+  PlanOnCluster on{.cluster = cluster_of(given),
                    .order = given.device_order};
   on.assumptions.link_fraction = given.link_fraction;
   if (given.has("collectives")) on.assumptions.collectives = read_collectives(given.collectives);

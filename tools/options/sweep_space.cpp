@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -273,13 +274,26 @@ Json SweepSpace::configuration(std::size_t index) const {
   return options;
 }
 
+/// What this thread knows of the request's cluster. Of one cluster alone: where clusters are the
+/// innermost axis, nothing is kept.
+static std::shared_ptr<ClusterMemo> memo_of(const ClusterRequest& request) {
+  constexpr std::size_t kMostWays = 1 << 18;  // some 100 bytes each
+  thread_local std::shared_ptr<ClusterMemo> memo;
+  if (!memo || memo->cluster() != request.cluster || memo->ways()->size() > kMostWays)
+    memo = std::make_shared<ClusterMemo>(request.cluster);
+  return memo;
+}
+
 SweepRun SweepSpace::run(std::size_t index) const {
   const std::vector<std::size_t> at = digits(positions_[index]);
   GivenOptions given{.command = "simulate"};
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (applies(i, at)) axes_[i].settings[at[i]](given);
   }
-  return {.request = scenario_request(given), .batches = given.batches};
+  SweepRun run{.request = scenario_request(given), .batches = given.batches};
+  if (auto* request = std::get_if<ClusterRequest>(&run.request.source))
+    request->memo = memo_of(*request);
+  return run;
 }
 
 }  // namespace tandem::tools
