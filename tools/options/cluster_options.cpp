@@ -66,13 +66,24 @@ bool is_file(const std::string& name) {
          std::filesystem::exists(name, unreadable);
 }
 
+/// "Llama-3-8B" of "meta-llama/Llama-3-8B", as the hub of Hugging Face calls it, if there is no
+/// such folder here; else what was given.
+std::string without_owner(const std::string& model) {
+  const std::size_t slash = model.find('/');
+  std::error_code unreadable;
+  if (slash == 0 || slash == std::string::npos || model.find('/', slash + 1) != std::string::npos ||
+      model.ends_with(".json") || std::filesystem::exists(model.substr(0, slash), unreadable))
+    return model;
+  return model.substr(slash + 1);
+}
+
 bool is_of_catalog(const std::string& model) {
-  return !is_file(model) || find_model(model) != nullptr;
+  return !is_file(without_owner(model)) || find_model(model) != nullptr;
 }
 
 ModelSpec model_of(const GivenOptions& given) {
   if (!given.has("model")) refuse(given, "--model is missing: a name of the catalogue or a file");
-  const std::string& name = given.model;
+  const std::string name = without_owner(given.model);
   ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_cached<model_at>(name);
   if (given.sequence) model.sequence = static_cast<std::int32_t>(*given.sequence);
   if (model.architecture != Architecture::transformer) return model;

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -196,6 +197,120 @@ TEST(Catalog, NamesAreFoundByWhatPeopleType) {
   EXPECT_EQ(std::get<const DeviceSpec*>(row_of_name("h100"))->name, "H100-SXM5-80GB");
   EXPECT_EQ(std::get<const GroupSpec*>(row_of_name("dgx-h100"))->name, "DGX-H100");
   EXPECT_EQ(std::get<const CatalogModel*>(row_of_name("llama2-7b"))->model.name, "llama-2-7b");
+}
+
+/// What people type, and what is found by it; or, in brackets, suggested: a name that is another
+/// version, size or variant is never taken for the one that is there.
+struct Typed {
+  std::string typed, wanted;
+};
+
+template <class NameOf>
+void expect_found_or_suggested(const std::vector<Typed>& all, const NameOf& name_of) {
+  EXPECT_GE(all.size(), 30u);
+  for (const auto& [typed, wanted] : all) {
+    SCOPED_TRACE(typed);
+    if (wanted.front() != '[') {
+      EXPECT_EQ(name_of(typed), wanted);
+      continue;
+    }
+    const std::string said = error_of<UsageError>([&] { name_of(typed); }),
+                      name = wanted.substr(1, wanted.size() - 2);
+    const std::size_t list = std::min(said.find(" may be any of "), said.find(", such as "));
+    const bool listed = list != std::string::npos && said.find(name, list) != std::string::npos;
+    EXPECT_TRUE(listed || said.find("did you mean \"" + name + "\"") != std::string::npos) << said;
+  }
+}
+
+TEST(Catalog, ModelsThatPeopleTypeAreFoundOrSuggested) {
+  expect_found_or_suggested(
+      {
+          {"llama3-405b", "[llama-3.1-405b]"},
+          {"llama-405b", "llama-3.1-405b"},
+          {"Llama 3.1 405B", "llama-3.1-405b"},
+          {"Llama-3.1-405B-Instruct", "[llama-3.1-405b]"},
+          {"llama3-70b", "llama-3-70b"},
+          {"llama-3.1-70b", "[llama-3-70b]"},
+          {"llama3.3-70b", "[llama-3-70b]"},
+          {"Meta-Llama-3-70B", "[llama-3-70b]"},
+          {"llama3_8b", "llama-3-8b"},
+          {"lama-3-8b", "[llama-3-8b]"},
+          {"Llama-2-70b-hf", "[llama-2-70b]"},
+          {"llama2-13b", "[llama-2-7b]"},
+          {"llama3", "[llama-3-70b]"},
+          {"gpt-2", "gpt2"},
+          {"GPT2-XL", "gpt2-xl"},
+          {"gpt-2 xl", "gpt2-xl"},
+          {"gpt2-small", "[gpt2]"},
+          {"gpt2-xxl", "[gpt2-xl]"},
+          {"gtp2", "[gpt2]"},
+          {"GPT-3", "[gpt3-175b]"},
+          {"gpt-3-175B", "gpt3-175b"},
+          {"gpt3-175", "gpt3-175b"},
+          {"gpt3-7b", "[gpt3-6.7b]"},
+          {"mistral7b", "mistral-7b"},
+          {"Mistral-7B-v0.3", "[mistral-7b]"},
+          {"Mixtral-8x7B-v0.1", "[mixtral-8x7b]"},
+          {"mixtral-8x22b", "[mixtral-8x7b]"},
+          {"Qwen3-32B", "qwen-3-32b"},
+          {"qwen3-30b", "qwen-3-30b-a3b"},
+          {"qwen2.5-32b", "[qwen-3-32b]"},
+          {"bert-large-uncased", "[bert-large]"},
+          {"megatron-530b", "[megatron-529.6b]"},
+          {"megatron-1t", "[megatron-1008b]"},
+      },
+      [](const std::string& typed) { return model_of_name(typed).name; });
+}
+
+TEST(Catalog, ClustersThatPeopleTypeAreFoundOrSuggested) {
+  expect_found_or_suggested(
+      {
+          {"DGX-A100-80GB", "DGX-A100"},
+          {"dgx_h100", "DGX-H100"},
+          {"DGX H100", "DGX-H100"},
+          {"8 x dgx-h100", "8xDGX-H100"},
+          {"4XDGXB200", "4xDGX-B200"},
+          {"DGX-V100", "[DGX-2]"},
+          {"DGX-1", "DGX-1V"},
+          {"HGX-H100", "[DGX-H100]"},
+          {"HGX-A100", "[DGX-A100]"},
+          {"8xH100", "[DGX-H100 (8 of them)]"},
+          {"8xA100", "[p4d.24xlarge (8 of them)]"},
+          {"8xA100-80GB", "[p4de.24xlarge (8 of them)]"},
+          {"8xB200", "[DGX-B200 (8 of them)]"},
+          {"8xGB200", "[GB200-NVL72 (72 of them)]"},
+          {"8xMI300X", "[MI300X-platform (8 of them)]"},
+          {"8xV100-32GB", "[p3dn.24xlarge (8 of them)]"},
+          {"H20", "[HGX-H20 (8 of them)]"},
+          {"8xL40S", "[g6e.48xlarge (8 of them)]"},
+          {"nvl72", "GB200-NVL72"},
+          {"p4d", "p4d.24xlarge"},
+          {"p4de", "p4de.24xlarge"},
+          {"p5", "[p5.48xlarge]"},
+          {"p5.48xl", "p5.48xlarge"},
+          {"p3.16xlrge", "[p3.16xlarge]"},
+          {"aws-p4d.24xlarge", "[p4d.24xlarge]"},
+          {"a3-mega", "a3-megagpu-8g"},
+          {"a3-highgpu-8g", "[a2-highgpu-8g]"},
+          {"nd-h100-v5", "ND96isr_H100_v5"},
+          {"Standard_ND96isr_H100_v5", "[ND96isr_H100_v5]"},
+          {"tpu-v5p", "[TPU-v5p-4x4x4 (64 of them)]"},
+          {"tpu-v4", "[TPU-v5p-4x4x4]"},
+      },
+      [](const std::string& typed) { return cluster_of_nodes(typed).name; });
+}
+
+/// Where nothing is like it, nothing is suggested.
+TEST(Catalog, WhatIsLikeNothingGetsNoSuggestion) {
+  for (const char* typed : {"deepseek-v3", "x", "falcon-40b", "2b"}) {
+    EXPECT_EQ(error_of<UsageError>([&] { model_of_name(typed); }).find("did you mean"),
+              std::string::npos)
+        << typed;
+  }
+  EXPECT_EQ(error_of<UsageError>([] { cluster_of_nodes("8xRTX-4090"); }),
+            "cluster 8xRTX-4090: RTX-4090-24GB is a device: name a node, which says how its "
+            "devices are linked; no node of the catalogue has it, but a cluster file may (tandem "
+            "catalog list shows all)");
 }
 
 /// Every name means itself, whatever else begins so.
