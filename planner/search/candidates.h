@@ -88,7 +88,8 @@ struct Rejected {
   std::string
       what;  // the part of the space: "2bw, 4 stages, microbatches 2 x 1", "microbatch size 3"
   std::string reason;
-  std::optional<MemoryMiss> miss{};  // where memory is the cause
+  std::optional<MemoryMiss> miss{};  // where memory is the cause; and the plan of which it is
+  std::shared_ptr<const Plan> plan{};
 };
 
 /// All that is looked at for a request, and what is not.

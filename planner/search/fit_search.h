@@ -35,8 +35,9 @@ struct FitProblem {
   FitSteps steps;
   /// Width, depth and microbatches. False: they don't come out even.
   std::function<bool(FitDraft&)> shape;
-  /// What a request needs. Both may throw InputError: it makes nothing that runs.
-  std::function<Fullest(const FitRequest&)> judge;
+  /// What a request needs; may add its stages. Both may throw InputError: it makes nothing that
+  /// runs.
+  std::function<Fullest(FitRequest&)> judge;
 };
 
 std::vector<NearFit> search_fits(FitProblem problem);

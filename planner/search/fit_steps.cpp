@@ -140,8 +140,8 @@ bool shape(FitDraft& draft, const Plan& from) {
 }
 
 /// By the executors' bytes, in the plan's own cut or the one of least memory.
-Fullest judge(const FitRequest& request, std::size_t own_stages, Bytes limit, RangeBytes& bytes) {
-  Plan plan = request.plan;
+Fullest judge(FitRequest& request, std::size_t own_stages, Bytes limit, RangeBytes& bytes) {
+  Plan& plan = request.plan;
   const Program program = lower(make_schedule(plan));
   const SlotCounts slots = count_slots(program);
   if (request.cut != StageCut::given || stage_count(plan) != own_stages)
@@ -203,6 +203,8 @@ FitSteps cluster_steps(const FitRequest& request, const Cluster& cluster, std::s
 
 std::vector<NearFit> nearest_fits(const Plan& plan, Bytes limit, Storage storage) {
   if (plan.user_schedule != nullptr) return {};
+  const Placement placement = make_schedule(plan).placement;
+  if (placement.replicas() != placement.stages()) return {};
   FitRequest from{.plan = plan, .cut = StageCut::given};
   FitSteps steps = plain_steps(from);
   of(steps, FitChange::depth) =
@@ -212,8 +214,7 @@ std::vector<NearFit> nearest_fits(const Plan& plan, Bytes limit, Storage storage
       {.from = {.request = from, .batch = batch_of(plan)},
        .steps = std::move(steps),
        .shape = [&](FitDraft& draft) { return shape(draft, plan); },
-       .judge =
-           [&](const FitRequest& one) { return judge(one, plan.stages.size(), limit, bytes); }});
+       .judge = [&](FitRequest& one) { return judge(one, plan.stages.size(), limit, bytes); }});
 }
 
 }  // namespace tandem

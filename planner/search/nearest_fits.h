@@ -41,7 +41,7 @@ enum class FitChange : std::uint8_t {
 inline constexpr std::size_t kFitChanges = 12;
 
 struct NearFit {
-  FitRequest request;              // without stages, but where the cut is given
+  FitRequest request;              // on a cluster without stages, but where the cut is given
   std::vector<FitChange> changes;  // ascending
   DeviceId fullest{};
   Bytes peak_bytes = 0;  // there
@@ -59,8 +59,8 @@ std::vector<NearFit> nearest_fits(const FitRequest& request, const Cluster& clus
                                   const ClusterOfNodes& of_nodes = {});
 
 /// The same for a plan as it stands, on devices that each have `limit`: its own cut, or the one of
-/// least memory; deeper pipelines, up to twice as deep, take more devices. REQUIRES: one stage a
-/// device.
+/// least memory, which each says; deeper pipelines, up to twice as deep, take more devices. None
+/// where stages have several replicas in a pipeline, or the schedule is a user's.
 std::vector<NearFit> nearest_fits(const Plan& plan, Bytes limit, Storage storage = Storage::f32);
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -134,11 +135,12 @@ class PlanSearch {
   void evaluate(const Shape& shape) {
     std::optional<Candidate> best;
     for (const std::int32_t extra : shape.extras) {
-      std::variant<Candidate, MemoryMiss> outcome = attempt(shape, extra);
-      if (const auto* miss = std::get_if<MemoryMiss>(&outcome)) {
+      std::variant<Candidate, TooLarge> outcome = attempt(shape, extra);
+      if (auto* large = std::get_if<TooLarge>(&outcome)) {
         if (!best) {
-          const Plan plan = plan_of(request_, shape, extra);
-          result_.rejected.push_back({RejectCause::memory, describe(plan), explain(*miss), *miss});
+          auto plan = std::make_shared<const Plan>(std::move(large->plan));
+          result_.rejected.push_back({RejectCause::memory, describe(*plan), explain(large->miss),
+                                      large->miss, std::move(plan)});
         }
         break;  // more in flight needs no less memory
       }
@@ -158,7 +160,13 @@ class PlanSearch {
     if (request_.keep > 0 && result_.ranked.size() > request_.keep) result_.ranked.pop_back();
   }
 
-  std::variant<Candidate, MemoryMiss> attempt(const Shape& shape, std::int32_t extra) {
+  /// A plan in the cut of least memory, which misses that much.
+  struct TooLarge {
+    MemoryMiss miss;
+    Plan plan;
+  };
+
+  std::variant<Candidate, TooLarge> attempt(const Shape& shape, std::int32_t extra) {
     Candidate candidate;
     Plan& plan = candidate.plan;
     plan = plan_of(request_, shape, extra);
@@ -177,7 +185,8 @@ class PlanSearch {
     const SlotCounts slots = count_slots(program);
     candidate.memory = device_memory(program, slots, plan, bytes_);
     if (request_.memory && memory_miss(candidate.memory, *request_.memory)) {
-      if (const auto miss = cut_to_fit(program, slots, work, plan)) return *miss;
+      if (const auto miss = cut_to_fit(program, slots, work, plan))
+        return TooLarge{*miss, std::move(plan)};
       candidate.memory = device_memory(program, slots, plan, bytes_);
     }
     candidate.slowest = slowest(work, layer_times, plan.stages, &candidate.slowest_device);

@@ -104,31 +104,19 @@ Json devices_json(const Subject& subject) {
   return devices;
 }
 
-/// Near to a plan by itself, or to what was made on the cluster.
-std::vector<std::string> fits_near(const Subject& subject) {
-  if (subject.prepared.cluster) return near_fits(*subject.prepared.cluster);
-  const Placement& placement = subject.program().placement();
-  if (placement.replicas() != placement.devices) return {};
-  return near_fits(*subject.prepared.plan, (*subject.usable)[DeviceId{}],
-                   subject.request.plan()->storage);
-}
-
 /// What is missing where, and which plans near to this one fit.
 std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
-  const Bytes limit = (*subject.prepared.scenario.capacity)[miss.device];
-  const std::optional<MemoryFigures>& both = subject.prepared.scenario.figures;
-  std::string text = fmt::format(
-      "{}: does not fit in {} a device{}: device {} needs {}{}, {} too much (largest: {}, {})",
-      subject.name, print_bytes(limit),
-      subject.reserve().none() ? "" : fmt::format(", {} in reserve", describe(subject.reserve())),
-      index(miss.device), print_bytes(miss.needed),
-      both ? fmt::format(" by {}", taker(both->by)) : "", print_bytes(miss.excess), miss.largest,
-      print_bytes(miss.largest_bytes));
-  const std::vector<std::string> nearest = fits_near(subject);
-  if (nearest.empty()) return text + "; none of the similar plans that were tried fits";
-  text += !subject.prepared.cluster ? "; these fit:" : "; these options fit instead:";
-  for (const std::string& line : nearest) text += "\n  " + line;
-  return text;
+  const Scenario& scenario = subject.prepared.scenario;
+  std::optional<FitsBy> by;
+  if (scenario.figures) by = scenario.figures->by;
+  const std::string text =
+      subject.name + ": " +
+      miss_text(miss, (*scenario.capacity)[miss.device], subject.reserve(), by);
+  if (subject.prepared.cluster)
+    return text + offers_text(near_fits(*subject.prepared.cluster), kOfOptions);
+  return text + offers_text(near_fits(*subject.prepared.plan, (*subject.usable)[DeviceId{}],
+                                      subject.request.plan()->storage),
+                            kOfPlans);
 }
 
 Json config_of(const Subject& subject) {

@@ -34,6 +34,7 @@
 #include "tools/commands/plan_output.h"
 #include "tools/options/given_options.h"
 #include "tools/options/scenario_options.h"
+#include "tools/print/near_fits.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
@@ -116,6 +117,16 @@ PlanRequest request_of(const Options& options) {
   request.storage = given.storage;
   if (own) check_user_schedule(request);
   return request;
+}
+
+/// With what `check` says of the nearest plan: what fits near to it, outside of what was searched.
+[[noreturn]] void refuse_all(const PlanRequest& request, const PlanResult& result) {
+  std::string text = explain_infeasible(request, result);
+  for (const RejectedGroup& of : group(result.rejected)) {
+    if (of.cause != RejectCause::memory) continue;
+    text += offers_text(near_fits(*of.nearest.plan, *request.memory, request.storage), kOfPlans);
+  }
+  throw InfeasibleError(text);
 }
 
 std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& plan) {
@@ -370,7 +381,7 @@ int run_plan(const Options& options) {
   const std::string profile = path_in_plan(options, "profile"),
                     schedule_file = path_in_plan(options, "schedule-file");
   const PlanResult result = find_plans(request);
-  if (result.ranked.empty()) throw InfeasibleError(explain_infeasible(request, result));
+  if (result.ranked.empty()) refuse_all(request, result);
   Plan best = result.ranked.front().plan;
   best.profile = profile;
   best.schedule_file = schedule_file;

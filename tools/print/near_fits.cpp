@@ -1,5 +1,6 @@
 #include "tools/print/near_fits.h"
 
+#include <ranges>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/model/catalog.h"
 #include "core/schedule/options.h"
 #include "planner/search/nearest_fits.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
@@ -65,12 +67,18 @@ std::string options_text(const NearFit& fit, const ClusterSetup& setup, const st
   return fmt::format("{}", fmt::join(words, " "));
 }
 
+/// ", 5+4+4+5": layers of each stage.
+std::string cut_text(const Plan& plan) {
+  const auto sizes = plan.stages | std::views::transform(&LayerRange::size);
+  return fmt::format(", {}", fmt::join(sizes, "+"));
+}
+
 std::string change_text(FitChange change, const Plan& to) {
   switch (change) {
     case FitChange::extra_in_flight:
       return "no extra in flight";
     case FitChange::cut:
-      return "another cut";
+      return "another cut" + cut_text(to);
     case FitChange::slices:
       return fmt::format("schedule {} of {} slices", to.schedule, to.request.slices.count);
     case FitChange::schedule:
@@ -80,7 +88,7 @@ std::string change_text(FitChange change, const Plan& to) {
     case FitChange::recompute:
       return fmt::format("recompute {}", name(to.request.recompute));
     case FitChange::depth:
-      return fmt::format("{} stages", to.request.devices);
+      return fmt::format("{} stages{}", to.stages.size(), cut_text(to));
     case FitChange::global_batch:
       return fmt::format("a global batch of {}", std::int64_t{to.request.width} *
                                                      to.request.microbatches * to.microbatch_size);
@@ -122,6 +130,21 @@ std::vector<std::string> near_fits(const Plan& plan, Bytes limit, Storage storag
                                 print_bytes(fit.peak_bytes)));
   }
   return lines;
+}
+
+std::string offers_text(const std::vector<std::string>& near, std::string_view heading) {
+  if (near.empty()) return "; none of the similar plans that were tried fits";
+  return fmt::format("; {}:\n  {}", heading, fmt::join(near, "\n  "));
+}
+
+std::string miss_text(const MemoryMiss& miss, Bytes capacity, const Reserve& reserve,
+                      std::optional<FitsBy> by) {
+  return fmt::format(
+      "does not fit in {} a device{}: device {} needs {}{}, {} too much (largest: {}, {})",
+      print_bytes(capacity),
+      reserve.none() ? "" : fmt::format(", {} in reserve", describe(reserve)), index(miss.device),
+      print_bytes(miss.needed), by ? fmt::format(" by {}", taker(*by)) : "",
+      print_bytes(miss.excess), miss.largest, print_bytes(miss.largest_bytes));
 }
 
 }  // namespace tandem::tools

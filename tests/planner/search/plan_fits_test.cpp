@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 Plan example(std::string schedule) {
   Plan plan;
@@ -111,6 +112,27 @@ TEST(NearestPlanFits, CombinesChangesWhenOneIsNotEnough) {
   const std::vector<NearFit> found = nearest_fits(plan, peak(plan) / 8);
   ASSERT_FALSE(found.empty());
   for (const NearFit& one : found) EXPECT_GE(one.changes.size(), 2U);
+}
+
+/// Its own stages, so that it can be followed as it stands; of several stages a device, too.
+TEST(NearestPlanFits, SaysTheStages) {
+  Plan several = example("interleaved");
+  several.request.chunks = 2;
+  several.stages = {{0, 2}, {2, 4}, {4, 6}, {6, 8}};
+  for (const Plan& plan : {example("gpipe"), example("1f1b"), several}) {
+    const std::vector<NearFit> found = nearest_fits(plan, peak(plan) * 3 / 4);
+    EXPECT_THAT(found, Not(IsEmpty())) << plan.schedule;
+    for (const NearFit& one : found) {
+      EXPECT_EQ(one.request.plan.stages.size(), stage_count(one.request.plan));
+      EXPECT_EQ(peak(one.request.plan), one.peak_bytes);
+    }
+  }
+}
+
+/// Replicas of a stage in one pipeline, as of Chimera: no cut of least memory is known for them.
+TEST(NearestPlanFits, OffersNothingWhereStagesHaveReplicas) {
+  Plan plan = example("chimera");
+  EXPECT_THAT(nearest_fits(plan, peak(plan) * 3 / 4), IsEmpty());
 }
 
 TEST(NearestPlanFits, NothingFitsInAByte) {

@@ -1,6 +1,7 @@
 // What `plan` writes the other commands read: whatever names, paths and schedules it is given.
 
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,97 @@ TEST_F(PlanCommand, ByAProfileRefusesWhatOnlyClustersTake) {
                                    " is for a plan on a cluster"));
   }
   EXPECT_FALSE(exists("page.html"));
+}
+
+/// The lines below the one that ends with "these fit:".
+std::vector<std::string> plan_offers_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream rows(text);
+  for (std::string row; std::getline(rows, row);) {
+    if (row.starts_with("  ") && row.find(" on the fullest device)") != std::string::npos)
+      lines.push_back(row.substr(2));
+  }
+  return lines;
+}
+
+/// Layers of each stage, "2+4" → [[0, 2], [2, 6]].
+Json stages_of(const std::string& cut) {
+  Json stages = Json::array();
+  std::istringstream sizes(cut);
+  int first = 0;
+  for (std::string size; std::getline(sizes, size, '+');) {
+    stages.push_back({first, first + std::stoi(size)});
+    first += std::stoi(size);
+  }
+  return stages;
+}
+
+/// The plan as an offer, "4 stages, 1+2+2+1, recompute full (…)", has it.
+Json followed(Json plan, const std::string& offer) {
+  std::istringstream changes(offer.substr(0, offer.find(" (")));
+  for (std::string one; std::getline(changes, one, ',');) {
+    one.erase(0, one.find_first_not_of(' '));
+    const std::string last = one.substr(one.rfind(' ') + 1);
+    if (one == "another cut") continue;
+    if (one.find_first_not_of("0123456789+") == std::string::npos)
+      plan["stages"] = stages_of(one);
+    else if (one.ends_with(" stages"))
+      plan["depth"] = std::stoi(one);
+    else if (one.starts_with("schedule "))
+      plan["schedule"] = last;
+    else if (one.starts_with("recompute "))
+      plan["recompute"] = last;
+    else if (one.starts_with("groups of "))
+      plan["group"] = std::stoi(last);
+    else if (one.starts_with("a global batch of "))
+      plan["microbatches"] = std::stoi(last) / plan["microbatch_size"].get<int>();
+    else
+      ADD_FAILURE() << one;
+  }
+  plan["predicted"]["peak_bytes"] = std::vector<int>(plan["depth"].get<std::size_t>(), 0);
+  return plan;
+}
+
+/// For the nearest of the plans that don't fit `plan` offers what `check` offers for that plan; and
+/// each offer, written into the plan, fits in the bytes that it says.
+TEST_F(PlanCommand, OffersWhatCheckOffersAndItFits) {
+  std::size_t offered = 0;
+  for (const std::string memory : {"150KiB", "120KiB", "90KiB"}) {
+    SCOPED_TRACE(memory);
+    const Ran refused = tandem(
+        "plan --profile profile.json --devices 2 --global-batch 4 --schedule "
+        "gpipe --memory " +
+        memory);
+    ASSERT_EQ(refused.code, 4) << refused.err;
+    ASSERT_THAT(refused.err, HasSubstr("the nearest, gpipe, 2 stages, microbatches 1 x 4"));
+    const std::vector<std::string> offers = plan_offers_in(refused.err);
+    Json plan = Json::parse(plan_text());
+    plan["schedule"] = "gpipe";
+    plan["recompute"] =
+        refused.err.find("1 x 4, recompute full") == std::string::npos ? "none" : "full";
+    const std::size_t needs = refused.err.find("needs ") + 6;
+    const std::string needed = refused.err.substr(needs, refused.err.find(" on device") - needs);
+    std::size_t same = 0;  // cuts that are the nearest one
+    for (int first = 1; first < 6; ++first) {
+      plan["stages"] = {{0, first}, {first, 6}};
+      write("plan.json", plan.dump());
+      const Ran checked = tandem("check plan.json --memory " + memory);
+      EXPECT_EQ(checked.code, 4);
+      if (checked.err.find("needs " + needed + ",") == std::string::npos) continue;
+      ++same;
+      EXPECT_EQ(plan_offers_in(checked.err), offers);
+      for (const std::string& offer : offers) {
+        write("offered.json", followed(plan, offer).dump());
+        const Ran fits = tandem("check offered.json --memory " + memory);
+        EXPECT_EQ(fits.code, 0) << offer << fits.err;
+        const std::string bytes = offer.substr(offer.rfind('(') + 1);
+        EXPECT_THAT(fits.out, HasSubstr(bytes.substr(0, bytes.find(" on"))));
+        ++offered;
+      }
+    }
+    EXPECT_EQ(same, 1u);
+  }
+  EXPECT_GE(offered, 4u);
 }
 
 TEST_F(PlanCommand, WhatItWritesIsChecked) {
