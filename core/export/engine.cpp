@@ -131,8 +131,9 @@ std::string comments(const ExportedPlan& exported) {
   std::string text = fmt::format("# {} by schedule {}, from {} by tandem export.\n",
                                  plan.model.name, plan.schedule, exported.file);
   if (predicted.period_s > 0.0) {
-    text += fmt::format("# Predicted{}: {:.4g} s a step, {:.4g} samples/s",
+    text += fmt::format("# Predicted{}{}: {:.4g} s a step, {:.4g} samples/s",
                         plan.cluster ? fmt::format(" on {}", plan.cluster->name) : std::string(),
+                        plan.cluster && plan.cluster->contention ? ", contention counted" : "",
                         predicted.period_s, predicted.samples_per_s);
     if (!predicted.peak_bytes.empty()) {
       text += fmt::format(", {} on the fullest device",

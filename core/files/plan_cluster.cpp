@@ -67,7 +67,7 @@ void read_plan_cluster(const JsonReader& plan_object, Plan& plan) {
   if (!plan_object.has("cluster")) return;
   const JsonReader reader = plan_object["cluster"];
   if (!reader.object({"name", "cluster", "tensor", "sequence_parallel", "zero", "dtype",
-                      "attention", "device_order", "transfers", "fits_by", "reserve",
+                      "attention", "device_order", "transfers", "contention", "fits_by", "reserve",
                       "product_fraction", "memory_fraction", "link_fraction", "collectives",
                       "calibration"})) {
     return;
@@ -82,6 +82,7 @@ void read_plan_cluster(const JsonReader& plan_object, Plan& plan) {
   on.blocking_transfers = kind == "blocking";
   if (kind != "blocking" && kind != "overlapped")
     transfers.expected("\"overlapped\" or \"blocking\"");
+  if (reader.has("contention")) on.contention = reader["contention"].boolean();
   if (reader.has("calibration")) {
     on.calibration = read_calibration_object(reader["calibration"]);
     on.assumptions.calibration = on.calibration->constants;
@@ -111,6 +112,7 @@ Json plan_cluster_json(const PlanCluster& on) {
   add("product_fraction", assumptions.product_fraction);
   add("memory_fraction", assumptions.memory_fraction);
   add("link_fraction", assumptions.link_fraction);
+  if (on.contention) json["contention"] = true;
   if (assumptions.collectives) json["collectives"] = collectives_json(*assumptions.collectives);
   if (on.calibration) json["calibration"] = calibration_json(*on.calibration);
   json["cluster"] = cluster_json(on.cluster);

@@ -23,6 +23,7 @@ struct PlanCluster {
   std::optional<CalibrationFile> calibration = {};  // that the assumptions' is of
   DeviceOrder order = DeviceOrder::replicas_first;
   bool blocking_transfers = false;  // devices don't compute while they send or receive
+  bool contention = false;          // the prediction counts that they share links through time
 };
 
 /// Sets plan.cluster where a plan's object has one; notes what is wrong with it, and what of the

@@ -420,7 +420,7 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
 std::optional<ClusterPrices> prices_if_it_fits(
     Plan plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
     const AnalyticAssumptions& assumptions, StageCut cut,
-    const std::function<bool(const StageCosts&)>& wanted) {
+    const std::function<bool(const Plan&, const StageCosts&)>& wanted) {
   complete(plan, layout, assumptions);
   if (lowered.one_stage_a_device() && !StageRoom(plan, lowered, layout, assumptions).may_fit())
     return std::nullopt;
@@ -430,7 +430,7 @@ std::optional<ClusterPrices> prices_if_it_fits(
       surely_too_large(lowered, bytes, usable_of(layout, assumptions)))
     return std::nullopt;
   StageCosts costs = cluster_costs(plan, lowered.schedule().placement, layout, assumptions);
-  if (!wanted(costs)) return std::nullopt;
+  if (!wanted(plan, costs)) return std::nullopt;
   check_bytes(lowered.slots(), bytes);
   ClusterMemory memory = memory_of(lowered, bytes, layout, assumptions);
   if (!memory.fits()) return std::nullopt;

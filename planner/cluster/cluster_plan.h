@@ -63,12 +63,12 @@ LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
                                     StageCut cut = StageCut::balanced);
 
 /// plan_on_cluster() of a schedule that is there, the plan's; empty: it does not fit, or is not
-/// `wanted` at these prices, which is asked before memory is counted to the byte. REQUIRES: it is
-/// not ordered by costs, or the cut is given; slices have their lengths.
+/// `wanted` with its stages at these prices, which is asked before memory is counted to the byte.
+/// REQUIRES: it is not ordered by costs, or the cut is given; slices have their lengths.
 std::optional<ClusterPrices> prices_if_it_fits(
     Plan plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
     const AnalyticAssumptions& assumptions, StageCut cut,
-    const std::function<bool(const StageCosts&)>& wanted);
+    const std::function<bool(const Plan&, const StageCosts&)>& wanted);
 
 /// Mean seconds of a batch of an endless run.
 double period_s(const LoweredSchedule& lowered, const StageCosts& costs, bool blocking_transfers);

@@ -15,7 +15,7 @@
 #include "core/base/progress.h"
 #include "core/schedule/options.h"
 #include "planner/cluster/least_memory.h"
-#include "planner/cluster/least_period.h"
+#include "planner/cluster/nearest_miss.h"
 #include "planner/cluster/step_bound.h"
 
 namespace tandem {
@@ -172,6 +172,7 @@ class ClusterSearch {
     ScheduleOutcome& outcome = outcomes_[shape.schedule];
     if (surely_too_large(shape) || sharded_is_too_large(shape)) {
       ++outcome.too_large;
+      misses_.push_back({memory_.of(shape), shape});
       return;
     }
     std::optional<ClusterCandidate> best;
@@ -189,6 +190,7 @@ class ClusterSearch {
       }
     }
     if (!best && too_large) {
+      misses_.push_back({memory_.of(shape), shape});
       if (shape.frame.sharded_optimizer) too_large_.insert(unsharded(shape));
       // Where a device has one stage, no cut fits.
       if (cut_ == StageCut::balanced && shape.schedule->replicas_per_device == 1 &&
@@ -268,6 +270,17 @@ class ClusterSearch {
            least <= answer_.ranked[kExactlyRanked - 1].value;
   }
 
+  PeriodQuestion asked_of(const LoweredSchedule& lowered, const Plan& plan, const ClusterLayout& on,
+                          const AnalyticAssumptions& assumptions, const StageCosts& costs) const {
+    return {lowered,
+            plan,
+            on,
+            assumptions,
+            costs,
+            question_.base.blocking_transfers,
+            question_.contention};
+  }
+
   Attempt attempt(const ClusterShape& shape, DeviceOrder order, std::int32_t extra) {
     ScheduleOutcome& outcome = outcomes_[shape.schedule];
     Plan plan = plan_of(question_, shape);
@@ -279,19 +292,22 @@ class ClusterSearch {
       std::optional<LoweredSchedule> own;
       if (by_costs) own = schedule_on_cluster(plan, on, assumptions, cut_);
       const LoweredSchedule& of = own ? *own : lowered(shape, plan);
-      std::optional<double> seconds;
-      const auto wanted = [&](const StageCosts& costs) {
-        seconds = to_seconds(least_period(of.schedule(), costs));
-        if (!interests(shape.frame, *seconds, outcome)) return false;
-        seconds = period_s(of, costs, question_.base.blocking_transfers);
-        ++answer_.simulated;
-        ++outcome.simulated;
-        return interests(shape.frame, *seconds, outcome);
+      std::optional<FoundPeriod> period;
+      const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
+      const auto wanted = [&](const Plan& cut, const StageCosts& costs) {
+        period = period_of_interest(asked_of(of, cut, on, assumptions, costs), interests);
+        answer_.simulated += period->simulated ? 1 : 0;
+        outcome.simulated += period->simulated ? 1 : 0;
+        return interests(period->seconds);
       };
       auto prices =
           prices_if_it_fits(plan, of, on, assumptions, by_costs ? StageCut::given : cut_, wanted);
-      if (prices) return {candidate(shape, std::move(*prices), *seconds, order)};
-      const bool too_slow = seconds && !interests(shape.frame, *seconds, outcome);
+      if (prices && question_.contention) {  // dearer than to count memory
+        period = contended_period(asked_of(of, prices->plan, on, assumptions, prices->costs));
+        ++answer_.contended;
+      }
+      if (prices) return {candidate(shape, std::move(*prices), *period, order)};
+      const bool too_slow = period && !interests(period->seconds);
       outcome.too_large += too_slow ? 0 : 1;
       return {.found = std::nullopt, .too_large = !too_slow};
     } catch (const InputError& error) {
@@ -301,25 +317,21 @@ class ClusterSearch {
     }
   }
 
-  ClusterCandidate candidate(const ClusterShape& shape, ClusterPrices made, double seconds,
-                             DeviceOrder order) const {
-    ClusterRequest request = question_.base;
-    request.plan = plan_of(question_, shape);
+  ClusterCandidate candidate(const ClusterShape& shape, ClusterPrices made,
+                             const FoundPeriod& period, DeviceOrder order) const {
+    ClusterRequest request = request_of(question_, shape);
     request.plan.request.extra_in_flight = made.plan.request.extra_in_flight;
-    request.assumptions = assumptions_of(question_, shape.frame);
     request.order = order;
-    request.depth = shape.frame.depth;
-    request.width = shape.frame.width;
-    request.microbatches = std::nullopt;
-    request.global_batch = question_.global_batch;
-    ClusterCandidate one = candidate_of(std::move(request), std::move(made), seconds);
-    if (const auto price = prices_.usd_per_s(one.devices)) one.usd = seconds * *price;
-    one.value = value_of(shape.frame, seconds, static_cast<double>(one.peak_bytes));
+    ClusterCandidate one = candidate_of(std::move(request), std::move(made), period);
+    if (const auto price = prices_.usd_per_s(one.devices)) one.usd = period.seconds * *price;
+    one.value = value_of(shape.frame, period.seconds, static_cast<double>(one.peak_bytes));
     return one;
   }
 
   /// What is open is no better than its bound; what fits may be better in another cut.
   void finish() {
+    if (answer_.ranked.empty() && !answer_.interrupted)
+      answer_.nearest = nearest_miss(question_, std::move(misses_));
     answer_.bound = std::min(least(), open_.empty() ? kNever : open_.top().bound);
     std::map<const ScheduleTraits*, double> still_open;
     double frames = kNever;
@@ -367,20 +379,24 @@ class ClusterSearch {
   bool equal_memory_ = true;  // all devices have as much
   std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;
   std::set<Unsharded> too_large_;  // even with a sharded optimizer
+  std::vector<MemoryMissOfShape> misses_;
   ClusterAnswer answer_;
 };
 
 }  // namespace
 
-ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made, double period_s) {
+ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,
+                              const FoundPeriod& period) {
   ClusterCandidate one;
-  one.period_s = period_s;
+  one.period_s = period.seconds;
+  one.contention = period.contended;
+  one.exact = period.exact;
   one.weights = find_schedule(made.plan.schedule).weights;
   one.devices = std::size_t{made.plan.request.width} * made.plan.request.devices *
                 static_cast<std::size_t>(request.assumptions.tensor);
   one.least_room = std::numeric_limits<Bytes>::max();
-  Prediction predicted{.period_s = period_s,
-                       .samples_per_s = static_cast<double>(*request.global_batch) / period_s,
+  Prediction predicted{.period_s = one.period_s,
+                       .samples_per_s = static_cast<double>(*request.global_batch) / one.period_s,
                        .peak_bytes = {}};
   for (const DeviceId device : ids(made.memory)) {
     const Bytes bytes = made.memory[device].total();

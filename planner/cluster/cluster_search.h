@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/cluster/cluster_space.h"
+#include "planner/cluster/plan_period.h"
 
 namespace tandem {
 
@@ -18,15 +19,18 @@ struct ClusterCandidate {
   Plan plan;  // with its stages and predictions; without a profile
   WeightSemantics weights = WeightSemantics::vanilla;
   double period_s = 0.0;
-  Bytes peak_bytes = 0;  // of the fullest device
-  Bytes least_room = 0;  // that a device has left, beside its reserve; negative: it does not fit
+  bool contention = false;  // the period counts it
+  bool exact = true;        // or the period is a mean, as no repetition was seen
+  Bytes peak_bytes = 0;     // of the fullest device
+  Bytes least_room = 0;     // that a device has left, beside its reserve; negative: it does not fit
   std::size_t devices = 0;
   std::optional<double> usd = {};  // of a step; empty: a device has no price
   double value = 0.0;              // that the question's objective asks the least of
 };
 
-/// Of prices and a period. REQUIRES: the request says its global batch.
-ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made, double period_s);
+/// Of prices and their period. REQUIRES: the request says its global batch.
+ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,
+                              const FoundPeriod& period);
 
 /// What became of a schedule.
 struct ScheduleOutcome {
@@ -43,11 +47,14 @@ struct ClusterAnswer {
   std::vector<ClusterCandidate> ranked;
   std::vector<ScheduleOutcome> schedules;
   std::vector<Rejected> rejected;
+  /// Where none fits: of those that don't, one whose fullest device lacks least (nearest_miss()).
+  std::optional<ClusterRequest> nearest = {};
   double bound = 0.0;  // no plan of the space has less
   /// No plan has less if its layers may be cut into stages in any way; and which might not.
   double any_cut = 0.0;
   std::string any_cut_of = {};
   std::size_t frames = 0, shapes = 0, simulated = 0;  // in the space; looked at; programs
+  std::size_t contended = 0;                          // of these, with contention, too
   bool interrupted = false;                           // the best so far
 
   double gap() const { return ranked.front().value / bound - 1.0; }
@@ -55,9 +62,12 @@ struct ClusterAnswer {
 
 /// Shapes by ascending bound, each simulated exactly, until no bound is below the best found, or
 /// not by more than the question's gap.
-/// Deterministic. Throws UsageError for names of no schedule, InputError where nothing in the space
-/// can be priced, or what is looked for costs the least and a device has no price. `stop` ends it
-/// with the best so far; empty: nothing does.
+/// Where contention is asked for: no bound knows of anything but computation, of which it does not
+/// let a device do more, so that they hold; only what still is of interest without it
+/// (period_of_interest()), and fits, is simulated with it. Deterministic. Throws UsageError for
+/// names of no schedule, InputError where nothing in the space can be priced, or what is looked for
+/// costs the least and a device has no price. `stop` ends it with the best so far; empty: nothing
+/// does.
 ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
                                  const std::function<bool()>& stop = {});
 

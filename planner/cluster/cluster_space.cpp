@@ -191,6 +191,18 @@ Plan plan_of(const ClusterQuestion& question, const ClusterShape& shape) {
   return plan;
 }
 
+ClusterRequest request_of(const ClusterQuestion& question, const ClusterShape& shape) {
+  ClusterRequest request = question.base;
+  request.plan = plan_of(question, shape);
+  request.assumptions = assumptions_of(question, shape.frame);
+  request.order = question.order.value_or(DeviceOrder::replicas_first);
+  request.depth = shape.frame.depth;
+  request.width = shape.frame.width;
+  request.microbatches = std::nullopt;
+  request.global_batch = question.global_batch;
+  return request;
+}
+
 AnalyticAssumptions assumptions_of(const ClusterQuestion& question, const ClusterFrame& frame) {
   AnalyticAssumptions assumptions = question.base.assumptions;
   assumptions.tensor = frame.tensor;

@@ -27,7 +27,8 @@ struct ClusterQuestion {
   std::optional<Recompute> recompute = {};
   std::optional<bool> sharded_optimizer = {};
   std::optional<DeviceOrder> order = {};
-  double gap = 0.0;  // the search ends when none can take less by more than this share
+  bool contention = false;  // transfers and sums share links through time
+  double gap = 0.0;         // the search ends when none can take less by more than this share
 
   std::int64_t devices() const;
 };
@@ -86,6 +87,9 @@ class ClusterSpace {
 
 /// The plan of a shape, without its stages.
 Plan plan_of(const ClusterQuestion& question, const ClusterShape& shape);
+
+/// Asks for this layout in the question's cut and order, or in that of neighbouring replicas.
+ClusterRequest request_of(const ClusterQuestion& question, const ClusterShape& shape);
 
 /// What is assumed of its devices: groups of its tensor degree, whose members share the sequence,
 /// too, where it comes out even (Megatron's sequence parallelism).

@@ -16,7 +16,8 @@ Plan plan_for_file(const ClusterCandidate& candidate, double bound_s) {
                  .assumptions = request.assumptions,
                  .calibration = request.calibration,
                  .order = request.order,
-                 .blocking_transfers = request.blocking_transfers};
+                 .blocking_transfers = request.blocking_transfers,
+                 .contention = candidate.contention};
   on.assumptions.measured = nullptr;
   Plan plan = candidate.plan;
   plan.predicted.bound_s = bound_s;
@@ -55,6 +56,7 @@ ClusterQuestion question_like(const Plan& plan, std::shared_ptr<const TensorProf
   question.recompute = plan.request.recompute;
   question.sharded_optimizer = plan.cluster->assumptions.sharded_optimizer;
   question.order = plan.cluster->order;
+  question.contention = plan.cluster->contention;
   return question;
 }
 

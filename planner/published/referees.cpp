@@ -53,8 +53,11 @@ ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& f
   request.global_batch = form.global_batch > 0 ? form.global_batch : question.global_batch;
   if (form.untied) request.plan.model.tied = false;
   ClusterSetup setup = set_up_on_cluster(request);
-  const double seconds = period_s(setup.made, request.blocking_transfers);
-  return candidate_of(std::move(request), std::move(setup.made), seconds);
+  const FoundPeriod period =
+      question.contention
+          ? contended_period(setup)
+          : FoundPeriod{.seconds = period_s(setup.made, request.blocking_transfers)};
+  return candidate_of(std::move(request), std::move(setup.made), period);
 }
 
 /// Simulates a form; where it does not fit, with whole stages made again.

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/schedule/options.h"
 #include "core/schedule/user_schedule.h"
+#include "planner/cluster/plan_period.h"
 #include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"
 #include "simulator/cost/cluster_network.h"
@@ -143,9 +144,7 @@ PreparedScenario prepare(const ClusterRequest& request, const ScenarioRequest& a
     scenario.held = framework_of(made.bytes);
   }
   if (asked.contention) {
-    const ClusterLayout layout(setup.cluster(), plan.request.width, plan.request.devices,
-                               request.order, static_cast<std::size_t>(request.assumptions.tensor));
-    scenario.network = cluster_network(scenario.program, plan, layout, request.assumptions);
+    scenario.network = network_of(setup, scenario.program);
     scenario.network->compute_slowdown =
         Table<DeviceId, double>(plan.request.devices, asked.compute_slowdown);
   }

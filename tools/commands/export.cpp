@@ -148,6 +148,7 @@ class Export {
         name(found != nullptr ? found->request.assumptions.format : on.assumptions.format));
     if (known != nullptr && known->model.sequence != plan().model.sequence)
       text += fmt::format(" --sequence {}", plan().model.sequence);
+    if (on.contention) text += " --contention";
     if (found == nullptr) {
       for (const ExportObstacle& one : obstacles) {
         if (one.flag != "cut" && one.flag != "dtype")

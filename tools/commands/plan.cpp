@@ -375,6 +375,7 @@ int run_plan(const Options& options) {
   if (options.has("graph")) return run_plan_of_graph(options);
   if (options.has("cluster")) return run_plan_on_cluster(options);
   refuse_given(options, {"planner", "link-rate"}, "--{} is for a --cluster or a --graph");
+  refuse_given(options, {"contention"}, "--{} is for a --model on a --cluster");
   const PlanRequest request = request_of(options);
   const std::string output = options.text("output");
   if (!output.empty()) check_can_write(output);

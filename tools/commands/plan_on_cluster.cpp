@@ -19,6 +19,7 @@
 #include "planner/cluster/plan_of_cluster.h"
 #include "planner/cluster/trade_offs.h"
 #include "planner/search/explain.h"
+#include "planner/search/stage_memory.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/commands/plan_output.h"
@@ -26,6 +27,7 @@
 #include "tools/options/cluster_question.h"
 #include "tools/print/cluster_plan_words.h"
 #include "tools/print/marginal_words.h"
+#include "tools/print/near_fits.h"
 #include "tools/print/scenario_summary.h"
 #include "tools/print/trade_off_page.h"
 #include "tools/print/words.h"
@@ -42,12 +44,13 @@ constexpr std::array kSearched{"tensor", "depth",     "width",        "chunks", 
 
 }  // namespace
 
-/// What `simulate` is told to simulate this plan and no other.
-static std::string simulate_command(const Options& options, const ClusterCandidate& of) {
-  const ScheduleRequest& request = of.plan.request;
-  const AnalyticAssumptions& assumptions = of.request.assumptions;
-  std::string text = fmt::format("tandem simulate --model {} --cluster {} --schedule {}",
-                                 options.text("model"), options.text("cluster"), of.plan.schedule);
+/// What a command is told to take this plan and no other. `asked`: what made the plan.
+static std::string command_for(std::string_view command, const Options& options,
+                               const ClusterRequest& asked, const Plan& plan) {
+  const ScheduleRequest& request = plan.request;
+  const AnalyticAssumptions& assumptions = asked.assumptions;
+  std::string text = fmt::format("tandem {} --model {} --cluster {} --schedule {}", command,
+                                 options.text("model"), options.text("cluster"), plan.schedule);
   const auto add = [&text](std::string_view flag, const auto& value) {
     text += fmt::format(" --{} {}", flag, value);
   };
@@ -55,25 +58,30 @@ static std::string simulate_command(const Options& options, const ClusterCandida
   if (assumptions.sequence_parallel) text += " --sequence-parallel";
   if (request.replicas.empty()) add("depth", request.devices);
   add("width", request.width);
-  add("microbatch-size", of.plan.microbatch_size);
-  add("global-batch", *of.request.global_batch);
-  const ScheduleTraits& traits = find_schedule(of.plan.schedule);
+  add("microbatch-size", plan.microbatch_size);
+  add("global-batch", *asked.global_batch);
+  const ScheduleTraits& traits = find_schedule(plan.schedule);
   for (const ScheduleOption& option : schedule_options()) {
     if (option.flag.empty() || option.flag == "width" || !takes(traits, option)) continue;
-    if (!is_unset(option, of.request.plan.request))
-      add(option.flag, option_text(option, of.request.plan.request));
+    if (!is_unset(option, asked.plan.request))
+      add(option.flag, option_text(option, asked.plan.request));
   }
   if (assumptions.sharded_optimizer) add("zero", 1);
-  if (of.request.cut == StageCut::even) text += " --cut even";
+  if (asked.cut == StageCut::even) text += " --cut even";
   std::string stages;
-  for (const LayerRange stage : of.plan.stages)
+  for (const LayerRange stage : plan.stages)
     stages += fmt::format("{}{}-{}", stages.empty() ? "" : ",", stage.first, stage.last);
-  if (of.request.cut == StageCut::given) add("stages", stages);
-  if (of.request.order != DeviceOrder::replicas_first) add("device-order", name(of.request.order));
+  if (asked.cut == StageCut::given) add("stages", stages);
+  if (asked.order != DeviceOrder::replicas_first) add("device-order", name(asked.order));
   for (const char* flag : kGivenForAllPlans) {
     if (options.has(flag)) add(flag, options.text(flag));
   }
   return text;
+}
+
+static std::string simulate_command(const Options& options, const ClusterCandidate& of) {
+  return command_for("simulate", options, of.request, of.plan) +
+         (of.contention ? " --contention" : "");
 }
 
 Json candidate_json(const Options& options, const ClusterCandidate& of) {
@@ -133,6 +141,7 @@ Json as_json(const Options& options, const ClusterQuestion& question, const Clus
           {"layouts", answer.frames},
           {"shapes", answer.shapes},
           {"simulated", answer.simulated},
+          {"contended", answer.contended},
           {"interrupted", answer.interrupted}};
 }
 
@@ -183,6 +192,7 @@ Json cluster_config(const Options& options, const ClusterQuestion& question) {
           {"objective", name(question.objective)},
           {"semantics", question.vanilla_only ? "vanilla" : "any"},
           {"optimizer", name(question.base.plan.optimizer.kind)},
+          {"contention", question.contention},
           {"given", std::move(given)},
           {"output", options.has("output") ? Json(options.text("output")) : Json()}};
 }
@@ -192,12 +202,25 @@ Json cluster_assumptions(const ClusterQuestion& question) {
   return {{"dtype", name(assumptions.format)},
           {"attention", assumptions.attention == AttentionKernel::flash ? "flash" : "plain"},
           {"fits_by", name(assumptions.fits_by)},
+          {"contention", contention_text(question.contention)},
           {"reserve", reserve_json(assumptions.reserve)}};
 }
 
 namespace {
 
-[[noreturn]] void refuse_all(const ClusterQuestion& question, const ClusterAnswer& answer) {
+/// What `check` says of the nearest plan, and how it is asked.
+std::string nearest_text(const Options& options, const ClusterRequest& nearest) {
+  const ClusterSetup setup = set_up_on_cluster(nearest);
+  const ClusterPlan& made = setup.made;
+  const std::optional<MemoryMiss> miss = memory_miss(made.memory, made.usable);
+  return fmt::format(
+      "; the nearest, {}, {}{}", command_for("check", options, nearest, made.plan),
+      miss_text(*miss, made.capacity[miss->device], setup.assumptions().reserve, made.figures.by),
+      offers_text(near_fits(setup), kOfOptions));
+}
+
+[[noreturn]] void refuse_all(const Options& options, const ClusterQuestion& question,
+                             const ClusterAnswer& answer) {
   std::size_t too_large = 0;
   for (const ScheduleOutcome& of : answer.schedules) too_large += of.too_large;
   std::string why = fmt::format("no plan of {} on {}", question.base.plan.model.name,
@@ -211,6 +234,7 @@ namespace {
                     "32 samples",
                     why, question.global_batch));
   }
+  if (answer.nearest) throw InfeasibleError(why + nearest_text(options, *answer.nearest));
   for (const RejectedGroup& of : group(answer.rejected))
     why += fmt::format("\n  {}, the first: {}: {}", counted(of.count, "refusal"), of.nearest.what,
                        of.nearest.reason);
@@ -221,8 +245,9 @@ namespace {
 
 void add_cluster_plan_options(Options& options) {
   options.group("On a cluster, in place of a profile");
-  for (const char* flag : {"cluster", "gpu", "tensor", "depth", "zero", "device-order", "cut",
-                           "microbatch-size", "sequence", "dtype", "attention", "transfers"})
+  for (const char* flag :
+       {"cluster", "gpu", "tensor", "depth", "zero", "device-order", "cut", "microbatch-size",
+        "sequence", "dtype", "attention", "transfers", "contention"})
     declare(options, flag);
   options.value("width", "W", "pipelines side by side (default: searched)")
       .value("chunks", "V",
@@ -278,7 +303,7 @@ Found found_by(const Options& options) {
   const std::vector<BatchOutcome>& all = found.batches.batches;
   const BatchOutcome& chosen = has_plan ? all[found.batches.chosen] : all.back();
   found.question.global_batch = chosen.global_batch;
-  if (!has_plan) refuse_all(found.question, chosen.answer);
+  if (!has_plan) refuse_all(options, found.question, chosen.answer);
   if (options.has("report")) {
     const ClusterCandidate& best = chosen.answer.ranked.front();
     found.by_memory = plans_by_memory(found.question, best, stop);
@@ -315,9 +340,11 @@ void print_text(const Options& options, const Found& found) {
       "\nT x D x W: devices that share each layer, stages in a row, pipelines side by side. Batch: "
       "samples of a\nmicrobatch x microbatches of a pipeline. TFLOPs: a second and device. Memory: "
       "of the fullest device. US$: of a step.\n{}; {} (a layout with a schedule) looked at, {} "
-      "simulated.\n",
+      "simulated{}.\n",
       counted(answer.frames, "layout"), counted(answer.shapes, "shape"),
-      counted(answer.simulated, "program"));
+      counted(answer.simulated, "program"),
+      found.question.contention ? fmt::format(", {} of them with contention", answer.contended)
+                                : "");
 }
 
 }  // namespace

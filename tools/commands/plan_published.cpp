@@ -67,9 +67,9 @@ void print_refereed(const Options& options, const Refereed& of, const ClusterCan
   fmt::print("{}: {}.\nPromised by its own model: {:.4g} s a step, {}.\n", of.planner->name,
              plan.layout, plan.promised_s, plan.promise);
   for (const SimulatedForm& form : plan.forms) {
-    fmt::print("Simulated exactly: {:.4g} s a step ({} of what was promised), {}; {}.\n",
-               form.step_s, percent(form.step_s / plan.promised_s - 1.0), form.what,
-               memory_text(form.made));
+    fmt::print("Simulated exactly{}: {:.4g} s a step ({} of what was promised), {}; {}.\n",
+               form.made.contention ? ", with contention" : "", form.step_s,
+               percent(form.step_s / plan.promised_s - 1.0), form.what, memory_text(form.made));
   }
   for (const std::string& why : plan.not_simulated) fmt::print("Can't be simulated {}.\n", why);
   const SimulatedForm* best = plan.best();
@@ -138,8 +138,9 @@ int run_published_planners(const Options& options) {
     return 0;
   }
   for (const Refereed& one : planners) print_refereed(options, one, ours);
-  fmt::print("{}\n",
-             ours == nullptr ? "Ours: no plan fits." : "Ours. " + best_in_words(question, *ours));
+  fmt::print("{}{}\n",
+             ours == nullptr ? "Ours: no plan fits." : "Ours. " + best_in_words(question, *ours),
+             question.contention ? " With contention." : "");
   return 0;
 }
 

@@ -67,6 +67,7 @@ ClusterQuestion cluster_question_of(const Options& options) {
     question.gap = *gap;
   }
   if (options.has("zero")) question.sharded_optimizer = given.sharded_optimizer;
+  question.contention = given.has("contention");
   if (options.has("device-order")) question.order = given.device_order;
   return question;
 }

@@ -144,6 +144,12 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
                     "${:.4g}.",
                     *best.usd, *best.usd / tokens * 1e6));
   }
+  if (best.contention) {
+    lines.push_back(fmt::format(
+        "With contention: transfers and sums share links by max-min fair rates, all pipelines in "
+        "step{}.",
+        best.exact ? "" : "; no repetition was seen, and the time is a mean"));
+  }
   if (answer.ranked.size() > 1) {
     const ClusterCandidate& next = answer.ranked[1];
     lines.push_back(fmt::format(

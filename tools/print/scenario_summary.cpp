@@ -269,15 +269,18 @@ Json config_json(const ScenarioRequest& request, const PreparedScenario& prepare
   return json;
 }
 
+std::string_view contention_text(bool contention) {
+  return contention ? "max-min fair shares of every link, all pipelines in step"
+                    : "replicas share links; nothing else does";
+}
+
 std::array<Assumption, 3> run_assumptions(const ScenarioRequest& request,
                                           const PreparedScenario& prepared) {
   const bool on_cluster = prepared.cluster || (request.plan() != nullptr && request.plan()->on);
   return {{{"lanes", request.lanes == TransferLanes::ideal ? "ideal" : "shared"},
            {"transfers", request.blocking_transfers ? "blocking" : "overlapped"},
-           {"contention", request.contention
-                              ? "max-min fair shares of every link, all pipelines in step"
-                          : on_cluster ? "replicas share links; nothing else does"
-                                       : "none: no two lanes share a link"}}};
+           {"contention", request.contention || on_cluster ? contention_text(request.contention)
+                                                           : "none: no two lanes share a link"}}};
 }
 
 Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& prepared) {

@@ -31,6 +31,9 @@ void print_assumptions(const ScenarioRequest& request, const ClusterSetup& setup
 /// What was resolved.
 Json config_json(const ScenarioRequest& request, const PreparedScenario& prepared);
 
+/// What shares links in a simulation on a cluster.
+std::string_view contention_text(bool contention);
+
 /// How it is run: lanes, transfers, contention.
 struct Assumption {
   std::string_view key, text;

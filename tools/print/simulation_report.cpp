@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "core/files/plan_cluster.h"
 #include "core/text/count_text.h"
 #include "planner/search/stage_memory.h"
 #include "tools/print/scenario_summary.h"
@@ -231,6 +232,9 @@ std::vector<std::string> warnings_of(const ScenarioRequest& request,
     for (std::string& warning : storage_warnings(request.plan()->storage))
       warnings.push_back(std::move(warning));
   }
+  if (prepared.cluster && prepared.plan->cluster && prepared.plan->cluster->contention &&
+      !request.contention)
+    warnings.emplace_back("the plan's prediction counts contention: --contention counts it here");
   if (!result.exact_cycle) {
     warnings.emplace_back(
         "no repetition was found: the period is the maximum cycle ratio, rounded");

@@ -2,12 +2,17 @@
 
 #include "simulator/contention/contended.h"
 
+#include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "simulator/contention/contended_machine.h"
+#include "simulator/contention/least_costs.h"
 #include "simulator/run_figures.h"
 #include "tests/support/networks.h"
 #include "tests/support/pipelines.h"
@@ -97,6 +102,46 @@ TEST(Contended, TakesLongerThanUnsharedWhereTheBackboneIsFull) {
   EXPECT_GE(result.period_s(), 16 * 5.6e-3);
   EXPECT_GT(result.devices[DeviceId{0}].exposed_communication,
             alone.devices[DeviceId{0}].exposed_communication);
+}
+
+/// No instruction, nor the period, is sooner than at the least costs, on any network: and with
+/// costs that are a little higher some are.
+TEST(Contended, NothingIsSoonerThanAtTheLeastCosts) {
+  std::mt19937_64 random(7);
+  std::size_t later = 0, tight = 0, sooner_than_more = 0;
+  for (const char* schedule : {"1f1b", "gpipe", "2bw", "zbv", "interleaved", "chimera"}) {
+    for (int turn = 0; turn < 8; ++turn) {
+      const Program program = program_of(pipeline(schedule, 4, 8));
+      CostTable costs = random_costs(program, random(), Spread::wide);
+      for (Duration& cost : costs) cost *= 1000;
+      const Network network = random_network(program, random, turn % 2 == 1);
+      const CostTable least = least_costs(network, costs);
+      CostTable more = least;
+      for (const CostId key : moving_keys(program)) more[key] += more[key] / 2 + Duration(1000);
+      constexpr SimulationRequest kRecorded{.batches = 5, .record = true};
+      const SimulationResult with = simulate_contended(program, costs, network, kRecorded),
+                             without = simulate(program, least, kRecorded),
+                             above = simulate(program, more, kRecorded);
+      ASSERT_EQ(with.timeline->spans.size(), without.timeline->spans.size());
+      std::map<std::pair<std::int64_t, InstructionId>, Duration> ends, more_ends;
+      for (const Span& span : without.timeline->spans)
+        ends[{span.body, span.instruction}] = span.end;
+      for (const Span& span : above.timeline->spans)
+        more_ends[{span.body, span.instruction}] = span.end;
+      for (const Span& span : with.timeline->spans) {
+        const auto at = std::pair(span.body, span.instruction);
+        EXPECT_GE(span.end, ends.at(at)) << schedule << turn;
+        later += span.end > ends.at(at) ? 1 : 0;
+        sooner_than_more += span.end < more_ends.at(at) ? 1 : 0;
+      }
+      if (!with.exact_cycle) continue;
+      EXPECT_GE(with.period_s(), without.period_s() - 1e-9) << schedule << turn;
+      tight += with.period_s() < 1.05 * without.period_s() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(later, 1000u);
+  EXPECT_GT(tight, 3u);
+  EXPECT_GT(sooner_than_more, 100u);
 }
 
 TEST(Contended, IsSimulateWhereNothingIsShared) {

@@ -59,15 +59,24 @@ TEST_F(ClusterPlanFile, IsSimulatedAsItWasPlannedBitForBit) {
         std::string("--model gpt2-xl --cluster unequal.json --global-batch 24 --schedule 1f1b,2bw "
                     "--depth 3 --dtype fp16 --reserve 1GiB"),
         std::string("--model mixtral-8x7b --cluster 4xDGX-H100 --global-batch 32 --schedule 1f1b "
-                    "--depth 8 --link-fraction 0.7")}) {
+                    "--depth 8 --link-fraction 0.7"),
+        small + "--contention",
+        std::string("--model gpt2-xl --cluster 2xp3.16xlarge --global-batch 64 --schedule "
+                    "1f1b,2bw,zbv --microbatch-size 2 --dtype fp16 --contention"),
+        std::string("--model gpt2-xl --cluster 2xp3.16xlarge --global-batch 64 --schedule 1f1b "
+                    "--depth 4 --transfers blocking --dtype fp16 --zero 1 --contention")}) {
     const Json said = planned(question);
     const Json plan = Json::parse(read("plan.json"));
     EXPECT_EQ(plan["version"], 2);
     EXPECT_EQ(schema_faults("plan.schema", plan), "") << question;
     EXPECT_EQ(plan["predicted"]["period_s"], said["period_s"]) << question;
     EXPECT_EQ(plan["stages"], said["stages"]) << question;
-    const Json simulated = json_of("simulate plan.json --json");
+    const bool contention = question.ends_with("--contention");
+    EXPECT_EQ(plan["cluster"].value("contention", false), contention);
+    const Json simulated =
+        json_of(std::string("simulate plan.json --json") + (contention ? " --contention" : ""));
     EXPECT_EQ(simulated["result"]["period_s"], said["period_s"]) << question;
+    EXPECT_EQ(simulated["warnings"].dump().find("counts contention"), std::string::npos);
     EXPECT_EQ(simulated["config"]["stages"], said["stages"]) << question;
     const Json checked = json_of("check plan.json --json");
     EXPECT_EQ(checked["warnings"], Json::array()) << question;  // the memory is that predicted
@@ -119,6 +128,16 @@ TEST_F(ClusterPlanFile, WhatItSaysIsNotTakenAndWhatIfsAre) {
   EXPECT_EQ(tandem("check plan.json --memory 200GiB").code, 0);
   const Ran swept = tandem("sweep plan.json --slow-device 1:0.9,1:0.5 --json");
   EXPECT_EQ(swept.code, 0) << swept.err;
+}
+
+TEST_F(ClusterPlanFile, WithoutTheContentionThatItCountsItSaysSo) {
+  const Json said = planned(
+      "--model gpt2 --cluster 2xp3.16xlarge --global-batch 32 --schedule 1f1b --depth 8 --width 2 "
+      "--tensor 1 --dtype fp16 --contention");
+  const Json without = json_of("simulate plan.json --json");
+  EXPECT_NE(without["result"]["period_s"], said["period_s"]);
+  EXPECT_THAT(without["warnings"].dump(), HasSubstr("counts contention: --contention"));
+  EXPECT_EQ(tandem("check plan.json").code, 0);
 }
 
 TEST_F(ClusterPlanFile, IsTrainedOnlyIfThisMachineCan) {

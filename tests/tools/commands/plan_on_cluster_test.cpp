@@ -1,7 +1,10 @@
 // `plan` of a model on a cluster: an answer that `simulate` agrees with.
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/tools/tandem.h"
 
@@ -27,6 +30,53 @@ TEST_F(PlanOnCluster, SimulateAgreesWithEveryPlan) {
     EXPECT_DOUBLE_EQ(of["period_s"], plan["period_s"]) << command;
     EXPECT_GE(plan["period_s"], result["bound"]);
   }
+}
+
+/// Where eight devices leave a node by one link, what shares it makes another plan the fastest:
+/// each is faster than the other where it was searched for.
+TEST_F(PlanOnCluster, ContentionChangesTheAnswer) {
+  const std::string question =
+      "plan --model gpt2-medium --cluster 4xp3.16xlarge --global-batch 128 --dtype fp16 --schedule "
+      "1f1b,zbv --microbatch-size 1 --zero 0 --recompute none --tensor 1 --json";
+  const Json plain = json_of(question), contended = json_of(question + " --contention");
+  EXPECT_EQ(plain["config"]["contention"], false);
+  EXPECT_EQ(contended["config"]["contention"], true);
+  EXPECT_THAT(contended["assumptions"]["contention"].get<std::string>(),
+              ::testing::HasSubstr("max-min fair"));
+  EXPECT_THAT(contended["result"]["explanation"].dump(), ::testing::HasSubstr("With contention"));
+  EXPECT_EQ(plain["result"]["contended"], 0);
+  EXPECT_GT(contended["result"]["contended"], 0);
+  EXPECT_LE(contended["result"]["contended"], contended["result"]["simulated"]);
+  const Json &one = plain["result"]["ranked"][0], &other = contended["result"]["ranked"][0];
+  EXPECT_NE(one["depth"], other["depth"]);
+  const auto seconds = [&](const Json& plan, const std::string& more) {
+    std::string command = plan["command"].get<std::string>().substr(std::string("tandem ").size());
+    if (const auto at = command.find(" --contention"); at != std::string::npos) command.erase(at);
+    return json_of(command + more + " --json")["result"]["period_s"].get<double>();
+  };
+  EXPECT_EQ(seconds(one, ""), one["period_s"].get<double>());
+  EXPECT_EQ(seconds(other, " --contention"), other["period_s"].get<double>());
+  EXPECT_LT(seconds(one, ""), seconds(other, ""));
+  EXPECT_LT(seconds(other, " --contention"), seconds(one, " --contention"));
+  EXPECT_THAT(other["command"].get<std::string>(), ::testing::EndsWith(" --contention"));
+}
+
+/// In the words of `simulate`.
+TEST_F(PlanOnCluster, RefusesWithContentionWhatSimulateDoes) {
+  const auto words = [&](const std::string& line) {
+    const auto ran = tandem(line);
+    EXPECT_EQ(ran.code, 2) << line;
+    return ran.err.substr(ran.err.find(": ", ran.err.find("tandem ")));
+  };
+  const std::string of = " --model gpt2 --cluster 2xp3.16xlarge --contention ";
+  for (const std::string more : {"--collectives absent.json", "--calibration absent.json"}) {
+    const std::string said = words("plan --global-batch 8" + of + more);
+    EXPECT_EQ(said, words("simulate --schedule 1f1b" + of + more));
+    EXPECT_THAT(said, ::testing::HasSubstr("exclude each other"));
+  }
+  EXPECT_EQ(
+      words("plan --profile absent.json --devices 2 --global-batch 4 --contention"),
+      words("simulate --schedule 1f1b --devices 2 --microbatches 4 --forward 1ms --contention"));
 }
 
 TEST_F(PlanOnCluster, WhatIsGivenIsNotSearched) {
@@ -85,6 +135,63 @@ TEST_F(PlanOnCluster, DrawsWhatLessWouldDo) {
   for (const char* words : {"gpt3-1.3b on DGX-A100, batches of 64", "Within less memory",
                             "On fewer devices", "US$ a million tokens", "</html>"})
     EXPECT_THAT(page, ::testing::HasSubstr(words));
+}
+
+/// The lines that offer something.
+std::vector<std::string> offers_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream rows(text);
+  for (std::string row; std::getline(rows, row);) {
+    if (row.starts_with("  --")) lines.push_back(row.substr(2, row.find(" (") - 2));
+  }
+  return lines;
+}
+
+/// The command with these options in place of its own.
+std::string changed(const std::string& command, const std::string& offer) {
+  std::map<std::string, std::string> options;
+  std::istringstream words(command.substr(command.find("--")) + " " + offer);
+  std::string flag;
+  for (std::string word; words >> word;) {
+    if (word.starts_with("--"))
+      options[flag = word];
+    else
+      options[flag] = word;
+  }
+  std::string line = "check";
+  for (const auto& [name, value] : options) line += " " + name + " " + value;
+  return line;
+}
+
+/// Where nothing fits, `plan` offers for the nearest what `check` offers for it, and each of these
+/// fits.
+TEST_F(PlanOnCluster, OffersWhatCheckOffersAndItFits) {
+  std::size_t offered = 0;
+  for (const std::string question :
+       {"--model gpt3-175b --cluster 4xDGX-A100 --global-batch 64",
+        "--model gpt3-13b --cluster p3.16xlarge --global-batch 32 --schedule gpipe,1f1b",
+        "--model gpt2-xl --cluster 2xp3.16xlarge --global-batch 64 --depth 2 --memory 4GiB --zero "
+        "0 "
+        "--recompute none --microbatch-size 4",
+        "--model gpt3-1.3b --cluster DGX-A100 --global-batch 64 --contention --memory 2GiB"}) {
+    SCOPED_TRACE(question);
+    const auto ran = tandem("plan " + question);
+    ASSERT_EQ(ran.code, 4) << ran.err;
+    const std::size_t at = ran.err.find("tandem check ");
+    ASSERT_NE(at, std::string::npos) << ran.err;
+    const std::string command = ran.err.substr(at, ran.err.find(", does not fit", at) - at)
+                                    .substr(std::string("tandem ").size());
+    const auto checked = tandem(command);
+    EXPECT_EQ(checked.code, 4) << command << checked.err;
+    const std::string miss = "does not fit in";
+    EXPECT_EQ(ran.err.substr(ran.err.find(miss)), checked.err.substr(checked.err.find(miss)));
+    for (const std::string& offer : offers_in(ran.err)) {
+      const auto followed = tandem(changed(command, offer));
+      EXPECT_EQ(followed.code, 0) << changed(command, offer) << followed.err;
+      ++offered;
+    }
+  }
+  EXPECT_GT(offered, 6u);
 }
 
 TEST_F(PlanOnCluster, FewerDevicesAreNeverFaster) {
