@@ -12,9 +12,8 @@
 #include "core/base/error.h"
 #include "core/lower/lower.h"
 #include "core/text/count_text.h"
-#include "planner/search/batch_work.h"
+#include "planner/cluster/balanced_cut.h"
 #include "planner/search/candidates.h"
-#include "planner/search/partition.h"
 #include "simulator/cost/iteration_model.h"
 #include "simulator/cost/slice_programme.h"
 #include "simulator/engine/blocking_transfers.h"
@@ -49,141 +48,6 @@ Table<DeviceId, Bytes> capacity_of(const ClusterLayout& layout) {
   for (const DeviceId device : all_ids<DeviceId>(layout.depth()))
     capacity.push_back(layout.memory(device));
   return capacity;
-}
-
-/// What plans may fill of it.
-Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
-                                 const AnalyticAssumptions& assumptions) {
-  Table<DeviceId, Bytes> usable;
-  for (const Bytes capacity : capacity_of(layout))
-    usable.push_back(assumptions.reserve.usable(capacity));
-  return usable;
-}
-
-/// What stages compute in a batch, by range of layers: worked out once for those that are alike.
-class StageWork {
- public:
-  StageWork(const LoweredSchedule& lowered, const ClusterLayers& layers)
-      : placement_(lowered.schedule().placement), work_(lowered.schedule()), layers_(layers) {
-    for (const StageId stage : all_ids<StageId>(placement_.stages())) {
-      replicas_.push_back(placement_.replicas_of(stage));
-      const auto like = [&](const std::vector<ReplicaId>& other) {
-        return replicas_.back().size() == 1 && other.size() == 1 &&
-               work_.alike(other.front(), replicas_.back().front()) &&
-               layers_.alike(placement_.device[other.front()],
-                             placement_.device[replicas_.back().front()]);
-      };
-      first_like_.push_back(static_cast<std::size_t>(
-          std::ranges::find_if(replicas_.begin(), replicas_.end() - 1, like) - replicas_.begin()));
-    }
-    known_.resize(replicas_.size());
-  }
-
-  std::int64_t of(LayerRange range, std::size_t stage) {
-    std::vector<std::vector<std::int64_t>>& known = known_[first_like_[stage]];
-    const auto first = static_cast<std::size_t>(range.first),
-               size = static_cast<std::size_t>(range.size());
-    if (known.size() <= first) known.resize(first + 1);
-    if (known[first].size() <= size) known[first].resize(size + 1, kUnknown);
-    std::int64_t& work = known[first][size];
-    if (work == kUnknown) work = worked_out(range, stage);
-    return work;
-  }
-
- private:
-  static constexpr std::int64_t kUnknown = -1;
-
-  std::int64_t worked_out(LayerRange range, std::size_t stage) const {
-    Duration most{};
-    for (const ReplicaId replica : replicas_[stage])
-      most = std::max(most, work_.of(replica, layers_.of(placement_.device[replica], range)));
-    return most.count();
-  }
-
-  const Placement& placement_;
-  const BatchWork work_;
-  const ClusterLayers& layers_;
-  std::vector<std::vector<ReplicaId>> replicas_;  // of each stage
-  std::vector<std::size_t> first_like_;
-  std::vector<std::vector<std::vector<std::int64_t>>> known_;  // by first layer, by size
-};
-
-/// Whether a stage that is alone on its device can hold a range there.
-class StageRoom {
- public:
-  StageRoom(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-            const AnalyticAssumptions& assumptions)
-      : plan_(plan),
-        lowered_(lowered),
-        bytes_(analytic_range_bytes(plan, assumptions)),
-        usable_(usable_of(layout, assumptions)),
-        by_framework_(assumptions.fits_by == FitsBy::framework) {}
-
-  bool fits(LayerRange range, std::size_t stage) {
-    return fits(range, stage, lowered_.slots()[id_at<ReplicaId>(stage)]);
-  }
-  bool fits(LayerRange range, std::size_t stage, const StageSlots& slots) {
-    const ReplicaId replica = id_at<ReplicaId>(stage);
-    try {
-      const StageBytes& of = bytes_.of(range, plan_);
-      return (by_framework_ ? framework_total(slots, of, lowered_.fullest()[replica])
-                            : stage_total(slots, of)) <=
-             usable_[lowered_.schedule().placement.device[replica]];
-    } catch (const InputError&) {
-      return false;  // more than can be counted; a shorter range may do
-    }
-  }
-
-  /// False: no cut does, not even if each stage is as long as it can be, others empty, and one slot
-  /// of everything enough.
-  bool may_fit() {
-    StageSlots least;
-    for (const SlotKind kind : {SlotKind::weights, SlotKind::gradients, SlotKind::stash})
-      least[kind] = 1;
-    const auto layers = static_cast<std::int32_t>(layers_of(plan_.model).size());
-    std::int32_t end = 0;
-    for (std::size_t stage = 0; stage < lowered_.schedule().placement.stages(); ++stage) {
-      const std::int32_t first = end;
-      while (end < layers && fits({first, end + 1}, stage, least)) ++end;
-    }
-    return end == layers;
-  }
-
- private:
-  const Plan& plan_;
-  const LoweredSchedule& lowered_;
-  RangeBytes bytes_;
-  const Table<DeviceId, Bytes> usable_;
-  const bool by_framework_;
-};
-
-/// `cut`: balanced or blocks.
-std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
-                                        const ClusterLayout& layout,
-                                        const AnalyticAssumptions& assumptions, StageCut cut) {
-  const std::size_t stages = lowered.schedule().placement.stages();
-  const std::vector<std::int32_t> boundaries = boundaries_of(plan.model, cut);
-  if (stages > boundaries.size() - 1) {
-    throw ShapeError(fmt::format("{} stages of whole blocks: {} has {}, embedding and head counted",
-                                 stages, plan.model.name, boundaries.size() - 1));
-  }
-  const ClusterLayers layers(plan, layout, assumptions);
-  StageWork work(lowered, layers);
-  PartitionProblem problem{
-      .layers = boundaries.back(),
-      .depth = static_cast<std::int32_t>(stages),
-      .cost = [&work](LayerRange range, std::size_t stage) { return work.of(range, stage); }};
-  // Where each stage has its device for itself, a cut that fits is found if there is one.
-  if (lowered.one_stage_a_device()) {
-    StageRoom room(plan, lowered, layout, assumptions);
-    problem.fits = [&room](LayerRange range, std::size_t stage) { return room.fits(range, stage); };
-    auto found = room.may_fit() ? partition_at(boundaries, problem) : std::nullopt;
-    if (found) return std::move(*found);
-    problem.fits = {};
-  }
-  auto found = partition_at(boundaries, problem);
-  TANDEM_CHECK(found.has_value(), stages);
-  return std::move(*found);
 }
 
 /// Stages that somebody gave are as many as the schedule has, and cover the model.
@@ -422,7 +286,7 @@ std::optional<ClusterPrices> prices_if_it_fits(
     const AnalyticAssumptions& assumptions, StageCut cut,
     const std::function<bool(const Plan&, const StageCosts&)>& wanted) {
   complete(plan, layout, assumptions);
-  if (lowered.one_stage_a_device() && !StageRoom(plan, lowered, layout, assumptions).may_fit())
+  if (lowered.one_stage_a_device() && !may_fit(plan, lowered, layout, assumptions))
     return std::nullopt;
   set_stages(plan, lowered, layout, assumptions, cut);
   Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, assumptions);

@@ -24,7 +24,6 @@ namespace {
 
 constexpr double kIdeal = 1.0 - 1e-5;  // of a value: so near to its bound nothing is to be gained
 constexpr std::size_t kExactlyRanked = 10;
-constexpr std::size_t kMostKept = 1 << 20;  // ops of schedules
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 auto rank(const ClusterCandidate& candidate) {
@@ -50,9 +49,9 @@ class ClusterSearch {
   ClusterSearch(const ClusterQuestion& question, const std::function<bool()>& stop)
       : question_(question),
         stop_(stop),
-        ways_(std::make_shared<ClusterWays>(*question.base.cluster)),
+        memo_(question.base.cluster),
         space_(question),
-        bounds_(question, ways_),
+        bounds_(question, memo_.ways()),
         memory_(question),
         prices_(*question.base.cluster) {
     check_prices();
@@ -228,34 +227,6 @@ class ClusterSearch {
     return {DeviceOrder::replicas_first, DeviceOrder::stages_first};
   }
 
-  const ClusterLayout& layout(const ClusterFrame& frame, DeviceOrder order) {
-    const auto [place, unknown] =
-        layouts_.try_emplace({frame.tensor, frame.width, frame.depth, order});
-    if (unknown) {
-      place->second = std::make_unique<ClusterLayout>(ways_, frame.width, frame.depth, order,
-                                                      static_cast<std::size_t>(frame.tensor));
-    }
-    return *place->second;
-  }
-
-  /// Of the plan's schedule; one that is known, where only prices differ.
-  const LoweredSchedule& lowered(const ClusterShape& shape, const Plan& plan) {
-    const ClusterFrame& frame = shape.frame;
-    const LoweredKey key(shape.schedule, frame.depth, frame.width, shape.chunks, frame.slices,
-                         frame.microbatches, plan.request.extra_in_flight,
-                         frame.recompute == Recompute::stage);
-    auto known = lowered_.find(key);
-    if (known == lowered_.end()) {
-      if (kept_ > kMostKept) {
-        lowered_.clear();
-        kept_ = 0;
-      }
-      known = lowered_.try_emplace(key, make_schedule(plan)).first;
-      for (const std::vector<Op>& of : known->second.schedule().order) kept_ += of.size();
-    }
-    return known->second;
-  }
-
   /// What became of one program: found, or too large, or neither: too slow to be of interest, so
   /// that nobody counted its memory to the byte, or refused.
   struct Attempt {
@@ -286,12 +257,15 @@ class ClusterSearch {
     Plan plan = plan_of(question_, shape);
     plan.request.extra_in_flight = extra;
     const AnalyticAssumptions assumptions = assumptions_of(question_, shape.frame);
-    const ClusterLayout& on = layout(shape.frame, order);
+    const ClusterFrame& frame = shape.frame;
+    const ClusterLayout& on =
+        *memo_.layout(frame.width, frame.depth, order, static_cast<std::size_t>(frame.tensor));
     try {
       const bool by_costs = shape.schedule->orders_by_costs;
-      std::optional<LoweredSchedule> own;
-      if (by_costs) own = schedule_on_cluster(plan, on, assumptions, cut_);
-      const LoweredSchedule& of = own ? *own : lowered(shape, plan);
+      const auto lowered = by_costs ? std::make_shared<const LoweredSchedule>(
+                                          schedule_on_cluster(plan, on, assumptions, cut_))
+                                    : memo_.schedules().of(plan);
+      const LoweredSchedule& of = *lowered;
       std::optional<FoundPeriod> period;
       const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
       const auto wanted = [&](const Plan& cut, const StageCosts& costs) {
@@ -361,20 +335,13 @@ class ClusterSearch {
   const ClusterQuestion& question_;
   const StageCut cut_ = question_.base.cut;
   const std::function<bool()>& stop_;
-  const std::shared_ptr<ClusterWays> ways_;
+  ClusterMemo memo_;
   const ClusterSpace space_;
   StepBound bounds_;
   LeastMemory memory_;
   const DevicePrices prices_;
   std::priority_queue<Open> open_;
   std::size_t order_ = 0;
-  std::map<std::tuple<std::int32_t, std::uint16_t, std::uint16_t, DeviceOrder>,
-           std::unique_ptr<ClusterLayout>>
-      layouts_;
-  using LoweredKey = std::tuple<const ScheduleTraits*, std::uint16_t, std::uint16_t, std::uint16_t,
-                                std::int32_t, std::int32_t, std::int32_t, bool>;
-  std::map<LoweredKey, LoweredSchedule> lowered_;
-  std::size_t kept_ = 0;      // ops of these
   Bytes most_memory_ = 0;     // that a plan may fill of any device
   bool equal_memory_ = true;  // all devices have as much
   std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;
