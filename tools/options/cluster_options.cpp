@@ -4,12 +4,9 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,9 +20,7 @@
 #include "core/files/profile_file.h"
 #include "core/files/read.h"
 #include "core/import/models.h"
-#include "core/import/topology.h"
 #include "core/model/catalog.h"
-#include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "planner/cluster/plan_of_cluster.h"
 #include "planner/study/prepared_plan.h"
@@ -60,12 +55,6 @@ std::vector<LayerRange> stages_named(const OptionValue& value) {
 
 double fraction(const OptionValue& value) { return value.number(0.001, 1.0); }
 
-bool is_file(const std::string& name) {
-  std::error_code unreadable;
-  return name.find('/') != std::string::npos || name.ends_with(".json") ||
-         std::filesystem::exists(name, unreadable);
-}
-
 /// "Llama-3-8B" of "meta-llama/Llama-3-8B", as the hub of Hugging Face calls it, if there is no
 /// such folder here; else what was given.
 std::string without_owner(const std::string& model) {
@@ -78,7 +67,7 @@ std::string without_owner(const std::string& model) {
 }
 
 bool is_of_catalog(const std::string& model) {
-  return !is_file(without_owner(model)) || find_model(model) != nullptr;
+  return !is_file_name(without_owner(model)) || find_model(model) != nullptr;
 }
 
 ModelSpec model_of(const GivenOptions& given) {
@@ -92,27 +81,9 @@ ModelSpec model_of(const GivenOptions& given) {
   return model;
 }
 
-/// "4" "x" FILE: the joints between its copies nobody has said.
-void refuse_copies_of_file(const std::string& name) {
-  const std::size_t digits = name.find_first_not_of("0123456789");
-  if (digits == 0 || digits == std::string::npos || name[digits] != 'x') return;
-  const std::string file = name.substr(digits + 1);
-  std::error_code unreadable;
-  if (std::filesystem::exists(name, unreadable) ||
-      !std::filesystem::is_regular_file(file, unreadable)) {
-    return;
-  }
-  throw UsageError(fmt::format(
-      "cluster {}: a number of nodes is for those of the catalogue; file {} describes one node and "
-      "no network between several: tandem import writes it as cluster.json, where you can add them",
-      name, file));
-}
-
 std::shared_ptr<const TensorProfiles> tensor_profiles_at(const std::string& path) {
   return std::make_shared<const TensorProfiles>(read_tensor_profiles(path));
 }
-
-std::string cluster_text_at(const std::string& path) { return read_file(path, kLargestJson); }
 
 AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& cluster,
                                    const std::optional<CalibrationFile>& calibration) {
@@ -201,38 +172,6 @@ ModelSpec model_at(const std::string& path) {
   NotedModel read = read_noted_model(path);
   for (const std::string& note : read.notes) fmt::print(stderr, "warning: {}: {}\n", path, note);
   return std::move(read.model);
-}
-
-static Cluster made_cluster(const GivenOptions& given) {
-  if (!given.has("cluster"))
-    refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
-  const std::string& name = given.cluster;
-  refuse_copies_of_file(name);
-  const bool by_name = !is_file(name) || find_node(name) != nullptr;
-  if (by_name && given.has("gpu"))
-    refuse(given, "--gpu is for a --cluster file that names no GPU model");
-  const DeviceSpec* gpu = given.has("gpu") ? &gpu_of_name(given.gpu) : nullptr;
-  ClusterSpec spec = by_name ? cluster_of_nodes(name)
-                             : parse_any_cluster(name, read_cached<cluster_text_at>(name), gpu);
-  if (given.memory) {
-    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
-  }
-  return Cluster(spec);
-}
-
-std::shared_ptr<const Cluster> cluster_of(const GivenOptions& given) {
-  using Given = std::tuple<std::string, std::string, std::optional<Bytes>>;
-  constexpr std::size_t kMostKept = 4;  // of a sweep's configurations; those of 10,000 devices
-                                        // take megabytes
-  static std::mutex mutex;
-  static std::list<std::pair<Given, std::shared_ptr<const Cluster>>> known;
-  const Given wanted(given.cluster, given.gpu, given.memory);
-  const std::scoped_lock lock(mutex);
-  const auto found = std::ranges::find(known, wanted, &decltype(known)::value_type::first);
-  if (found != known.end()) return found->second;
-  known.emplace_front(wanted, std::make_shared<const Cluster>(made_cluster(given)));
-  if (known.size() > kMostKept) known.pop_back();
-  return known.front().second;
 }
 
 NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {

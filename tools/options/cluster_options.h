@@ -16,6 +16,8 @@ namespace tandem::tools {
 std::span<const ScenarioOption> cluster_rows(), assumption_rows();
 void add_cluster_options(Options& options);
 
+/// Whether what names a model or a cluster is a path, not a name of the catalogue.
+bool is_file_name(const std::string& name);
 /// In a file; says on stderr what was left out of it or guessed.
 ModelSpec model_at(const std::string& path);
 /// Whether a model or a cluster is named.
