@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "simulator/cost/cluster_costs.h"
+#include "simulator/cost/transformer_share.h"
 
 namespace tandem {
 
@@ -72,9 +73,11 @@ Plan ClusterFacts::plan(std::int32_t microbatch_size) const {
   return plan_of(question_, shape);
 }
 
-LayerTimes ClusterFacts::times(std::int32_t microbatch_size) const {
-  const ClusterLayout layout(ways_, 1, 1, DeviceOrder::replicas_first, 1);
-  return layers_alone(plan(microbatch_size), layout, assumptions_, DeviceId{});
+LayerTimes ClusterFacts::times(std::int32_t microbatch_size,
+                               const AnalyticAssumptions& assumptions) const {
+  const ClusterLayout layout(ways_, 1, 1, DeviceOrder::replicas_first,
+                             static_cast<std::size_t>(assumptions.tensor));
+  return layers_alone(plan(microbatch_size), layout, assumptions, DeviceId{});
 }
 
 double ClusterFacts::rate(DeviceId from, DeviceId to) const {
@@ -87,7 +90,7 @@ double ClusterFacts::rate(DeviceId from, DeviceId to) const {
 LayerGraph ClusterFacts::graph(std::int32_t microbatch_size) const {
   const Plan plan = this->plan(microbatch_size);
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
-  const std::vector<StageTimes> each = times(microbatch_size).each_of({0, layers});
+  const std::vector<StageTimes> each = times(microbatch_size, assumptions_).each_of({0, layers});
   const Bytes boundary = boundary_bytes(plan.model, microbatch_size, bytes_of(assumptions_.format));
   LayerGraph graph;
   for (std::int32_t layer = 0; layer < layers; ++layer) {
@@ -153,6 +156,87 @@ TwoBwQuestion ClusterFacts::two_bw() const {
                      .boundary_bytes = static_cast<double>(graph.layers.front().output),
                      .activation_bytes = whole(size).framework.all};
   };
+  return asked;
+}
+
+std::vector<std::int32_t> ClusterFacts::tensors() const {
+  std::vector<std::int32_t> degrees;
+  for (std::int32_t tensor = 1; tensor <= a_node_; ++tensor) {
+    if (a_node_ % tensor != 0) continue;
+    try {
+      check_tensor(question_.base.plan.model, assumptions_of(question_, {.tensor = tensor}));
+      check_whole_matrices(question_.base.plan.optimizer,
+                           assumptions_of(question_, {.tensor = tensor}));
+    } catch (const ShapeError&) {
+      continue;
+    }
+    degrees.push_back(tensor);
+  }
+  return degrees;
+}
+
+std::vector<std::int32_t> ClusterFacts::piper_layers() const {
+  const ModelSpec& model = question_.base.plan.model;
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  const std::int32_t of_block = (layers - 2) / model.blocks;
+  std::vector<std::int32_t> begins{0};
+  for (std::int32_t layer = 1; layer < layers - 1; layer += of_block) begins.push_back(layer);
+  begins.push_back(layers - 1);
+  begins.push_back(layers);
+  return begins;
+}
+
+PiperDegree ClusterFacts::piper_degree(std::int32_t tensor, std::int32_t microbatch_size) const {
+  const AnalyticAssumptions assumptions = assumptions_of(question_, {.tensor = tensor});
+  const Plan plan = this->plan(microbatch_size);
+  const std::vector<std::int32_t> begins = piper_layers();
+  const std::vector<StageTimes> each =
+      times(microbatch_size, assumptions).each_of({0, begins.back()});
+  const double boundary = static_cast<double>(
+      boundary_bytes(plan.model, microbatch_size, bytes_of(assumptions.format)));
+  PiperDegree degree{.tensor = tensor, .layers = {}};
+  for (std::size_t place = 0; place + 1 < begins.size(); ++place) {
+    const LayerRange range{begins[place], begins[place + 1]};
+    const StageBytes bytes = analytic_stage_bytes(plan.model, range, microbatch_size,
+                                                  plan.optimizer, Recompute::none, assumptions);
+    double forward = 0.0, backward = 0.0;
+    for (std::int32_t layer = range.first; layer < range.last; ++layer) {
+      forward += to_seconds(each[static_cast<std::size_t>(layer)].forward);
+      backward += to_seconds(each[static_cast<std::size_t>(layer)].backward);
+    }
+    const bool is_block = place > 0 && place + 2 < begins.size();
+    const auto weights = static_cast<double>(bytes[SlotKind::weights]);
+    const double versions = question_.vanilla_only ? 1.0 : 2.0;  // as 2BW's
+    PiperLayer layer{
+        .modes = {},
+        .parameter_bytes = weights,
+        .state_bytes =
+            versions * weights + static_cast<double>(bytes[SlotKind::gradients] + bytes.optimizer)};
+    layer.modes[0] = {forward + backward, bytes.framework.all, 0.0};
+    layer.modes[1] = layer.modes[0];
+    if (is_block) layer.modes[1] = {2.0 * forward + backward, boundary, bytes.framework.all};
+    degree.layers.push_back(layer);
+  }
+  return degree;
+}
+
+PiperQuestion ClusterFacts::piper(std::int32_t microbatch_size) const {
+  PiperQuestion asked{.degrees = {},
+                      .boundary_bytes = {},
+                      .devices = devices_,
+                      .microbatches = question_.global_batch / microbatch_size,
+                      .bytes_per_s = kNoWire,
+                      .memory_bytes = static_cast<double>(memory())};
+  for (const std::int32_t tensor : tensors())
+    asked.degrees.push_back(piper_degree(tensor, microbatch_size));
+  const auto boundary = static_cast<double>(
+      boundary_bytes(question_.base.plan.model, microbatch_size, bytes_of(assumptions_.format)));
+  asked.boundary_bytes.assign(piper_layers().size() - 1, boundary);
+  asked.boundary_bytes.front() = 0.0;
+  if (devices_ > a_node_)
+    asked.bytes_per_s = rate(DeviceId{}, id_at<DeviceId>(static_cast<std::size_t>(a_node_)));
+  else if (a_node_ > 1)
+    asked.bytes_per_s = rate(DeviceId{}, id_at<DeviceId>(1));
   return asked;
 }
 

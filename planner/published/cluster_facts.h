@@ -9,6 +9,7 @@
 #include "core/import/graph_file.h"
 #include "planner/cluster/cluster_space.h"
 #include "planner/published/pipedream.h"
+#include "planner/published/piper.h"
 #include "planner/published/two_bw.h"
 #include "simulator/cost/cluster_layout.h"
 
@@ -32,10 +33,17 @@ class ClusterFacts {
   /// Devices of a node, and nodes; whole nodes where more than one is used.
   std::vector<PipeDreamLevel> levels() const;
   TwoBwQuestion two_bw() const;
+  /// Its chain is what stands before the blocks, the blocks, and what stands behind them.
+  PiperQuestion piper(std::int32_t microbatch_size) const;
+  /// Where each of its layers begins, and the model ends.
+  std::vector<std::int32_t> piper_layers() const;
 
  private:
-  LayerTimes times(std::int32_t microbatch_size) const;
+  /// Degrees that the model can be shared by, within a node.
+  std::vector<std::int32_t> tensors() const;
+  PiperDegree piper_degree(std::int32_t tensor, std::int32_t microbatch_size) const;
   Plan plan(std::int32_t microbatch_size) const;
+  LayerTimes times(std::int32_t microbatch_size, const AnalyticAssumptions& assumptions) const;
   double rate(DeviceId from, DeviceId to) const;
   StageBytes whole(std::int32_t microbatch_size) const;
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +12,10 @@
 
 #include "core/base/error.h"
 #include "core/text/count_text.h"
+#include "planner/cluster/set_beside.h"
 #include "planner/published/cluster_facts.h"
 #include "planner/published/pipedream.h"
+#include "planner/published/piper.h"
 #include "planner/published/two_bw.h"
 
 namespace tandem {
@@ -25,7 +29,7 @@ struct FormRequest {
   std::string what;
   std::string_view schedule;
   std::uint16_t depth = 1, width = 1;
-  std::int32_t microbatch_size = 1;
+  std::int32_t microbatch_size = 1, tensor = 1;
   Recompute recompute = Recompute::none;
   StageCut cut = StageCut::balanced;
   std::vector<LayerRange> stages = {};
@@ -37,6 +41,7 @@ struct FormRequest {
 ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& form) {
   ClusterShape shape;
   shape.schedule = &find_schedule(form.schedule);
+  shape.frame.tensor = form.tensor;
   shape.frame.depth = form.depth;
   shape.frame.width = form.width;
   shape.frame.microbatch_size = form.microbatch_size;
@@ -52,12 +57,15 @@ ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& f
   request.microbatches = std::nullopt;
   request.global_batch = form.global_batch > 0 ? form.global_batch : question.global_batch;
   if (form.untied) request.plan.model.tied = false;
-  ClusterSetup setup = set_up_on_cluster(request);
-  const FoundPeriod period =
-      question.contention
-          ? contended_period(setup)
-          : FoundPeriod{.seconds = period_s(setup.made, request.blocking_transfers)};
-  return candidate_of(std::move(request), std::move(setup.made), period);
+  return simulated_on_cluster(std::move(request), question.contention);
+}
+
+/// Of forms that fit the faster, else the one that lacks less.
+bool better(const SimulatedForm& a, const SimulatedForm& b) {
+  const auto rank = [](const SimulatedForm& form) {
+    return std::pair(form.fits() ? 0 : -form.made.least_room, form.step_s);
+  };
+  return rank(a) < rank(b);
 }
 
 /// Simulates a form; where it does not fit, with whole stages made again.
@@ -227,24 +235,115 @@ std::optional<PublishedPlan> two_bw_on_cluster(const ClusterQuestion& question) 
   return plan;
 }
 
-constexpr std::array<PublishedPlanner, 2> kPublishedPlanners{{
+/// "2x1, 23 of 1x2 made again": tensor degrees and widths of its stages.
+std::string stages_text(const PiperPlan& plan) {
+  std::vector<std::string> runs;
+  for (std::size_t from = 0, to = 0; from < plan.stages.size(); from = to) {
+    const PiperStage& stage = plan.stages[from];
+    const auto like = [&](const PiperStage& other) {
+      return std::tuple(other.tensor, other.width, other.recomputed) ==
+             std::tuple(stage.tensor, stage.width, stage.recomputed);
+    };
+    while (to < plan.stages.size() && like(plan.stages[to])) ++to;
+    runs.push_back(fmt::format("{}{}x{}{}", to - from > 1 ? fmt::format("{} of ", to - from) : "",
+                               stage.tensor, stage.width, stage.recomputed ? " made again" : ""));
+  }
+  return fmt::format("{}", fmt::join(runs, ", "));
+}
+
+/// As it stands where all stages have one width, tensor degree and recomputation. Else the core has
+/// no schedule for it: it is as many stages, each of the degree that most devices have.
+void add_piper_form(const ClusterQuestion& question, const PiperPlan& found,
+                    const std::vector<std::int32_t>& begins, std::int32_t size,
+                    PublishedPlan& plan) {
+  const PiperStage& first = found.stages.front();
+  const bool even = std::ranges::all_of(found.stages, [&](const PiperStage& stage) {
+    return std::tuple(stage.width, stage.tensor, stage.recomputed) ==
+           std::tuple(first.width, first.tensor, first.recomputed);
+  });
+  const auto depth = static_cast<std::int64_t>(found.stages.size());
+  const std::int64_t microbatches = question.global_batch / size;
+  std::map<std::int32_t, std::int64_t> devices;  // by tensor degree
+  bool again = false;
+  for (const PiperStage& stage : found.stages) {
+    devices[stage.tensor] += std::int64_t{stage.width} * stage.tensor;
+    again = again || stage.recomputed;
+  }
+  const std::int32_t most =
+      std::ranges::max_element(devices, {}, [](const auto& of) { return of.second; })->first;
+  const std::int32_t tensor = even ? first.tensor : most;
+  std::int64_t width =
+      even ? first.width : std::max<std::int64_t>(1, question.devices() / depth / tensor);
+  while (microbatches % width != 0) --width;
+  FormRequest form{.what = {},
+                   .schedule = schedule_of(question, depth, microbatches / width),
+                   .depth = static_cast<std::uint16_t>(depth),
+                   .width = static_cast<std::uint16_t>(width),
+                   .microbatch_size = size,
+                   .tensor = tensor,
+                   .recompute = again ? Recompute::full : Recompute::none};
+  if (even && width == first.width) {
+    form.what = "its plan";
+    form.cut = StageCut::given;
+    for (const PiperStage& stage : found.stages)
+      form.stages.push_back({begins[stage.first], begins[stage.last]});
+  } else {
+    form.what = fmt::format(
+        "as near as equal stages come: as many, each {} times, of tensor degree {}", width, tensor);
+  }
+  add_form(question, std::move(form), plan);
+}
+
+/// For one microbatch size, which Piper is told.
+std::optional<PublishedPlan> piper_of_size(const ClusterQuestion& question,
+                                           const ClusterFacts& facts, std::int32_t size) {
+  const auto found = plan_piper(facts.piper(size));
+  if (!found) return std::nullopt;
+  const auto microbatches = static_cast<double>(question.global_batch / size);
+  PublishedPlan plan{
+      .layout = fmt::format("{}, tensor x width {}, microbatches of {}",
+                            counted(std::ssize(found->stages), "stage"), stages_text(*found), size),
+      .promised_s = found->load_s * microbatches,
+      .promise = fmt::format("{:.4g} ms a microbatch at its busiest stage, no bubble",
+                             1e3 * found->load_s),
+      .forms = {},
+      .not_simulated = {}};
+  add_piper_form(question, *found, facts.piper_layers(), size, plan);
+  return plan;
+}
+
+/// Of the sizes of a microbatch the one whose plan turns out best.
+std::optional<PublishedPlan> piper_on_cluster(const ClusterQuestion& question) {
+  const ClusterFacts facts(question);
+  std::optional<PublishedPlan> best;
+  for (const std::int32_t size : facts.microbatch_sizes()) {
+    auto plan = piper_of_size(question, facts, size);
+    if (!plan) continue;
+    const bool is_better = plan->best() != nullptr && (!best || best->best() == nullptr ||
+                                                       better(*plan->best(), *best->best()));
+    if (!best || is_better) best = std::move(plan);
+  }
+  return best;
+}
+
+constexpr std::array<PublishedPlanner, 3> kPublishedPlanners{{
     {.name = "pipedream",
      .help = "SOSP 2019: stages with a number of replicas each",
      .plan = pipedream_on_cluster},
     {.name = "2bw",
      .help = "arXiv 2006.09503: width, depth, microbatch size and recomputation",
      .plan = two_bw_on_cluster},
+    {.name = "piper",
+     .help = "NeurIPS 2021: stages, each of its own width, tensor degree and recomputation",
+     .plan = piper_on_cluster},
 }};
 
 }  // namespace
 
 const SimulatedForm* PublishedPlan::best() const {
   const SimulatedForm* best = nullptr;
-  const auto rank = [](const SimulatedForm& form) {
-    return std::pair(form.fits() ? 0 : -form.made.least_room, form.step_s);
-  };
   for (const SimulatedForm& form : forms) {
-    if (form.one_update_a_batch && (best == nullptr || rank(form) < rank(*best))) best = &form;
+    if (form.one_update_a_batch && (best == nullptr || better(form, *best))) best = &form;
   }
   return best;
 }

@@ -88,6 +88,28 @@ TEST(Referees, UnequalReplicasAreSimulatedAsTheyTrain) {
   EXPECT_NE(own.made.request.global_batch, plan->forms[1].made.request.global_batch);
 }
 
+// Piper's stages: as they stand where they are alike, else as near as that comes.
+TEST(Referees, PipersPlanIsSimulatedAsItStandsOrAsNearAsEqualStagesCome) {
+  std::size_t as_they_stand = 0, near = 0;
+  for (const char* model : {"gpt2-large", "gpt3-1.3b", "gpt-2.2b"}) {
+    for (const std::int64_t batch : {16, 64, 512}) {
+      const auto plan = find_published_planner("piper").plan(ask(model, "p3.16xlarge", batch));
+      if (!plan) continue;
+      ASSERT_EQ(plan->forms.size(), 1u);
+      const SimulatedForm& form = plan->forms.front();
+      EXPECT_TRUE(form.one_update_a_batch);
+      EXPECT_EQ(form.made.request.global_batch, batch);
+      const bool given = form.made.request.cut == StageCut::given;
+      EXPECT_EQ(form.what.starts_with("its plan"), given) << form.what;
+      (given ? as_they_stand : near) += 1;
+      if (given && form.what == "its plan") {
+        EXPECT_GE(form.step_s, 0.8 * plan->promised_s) << "its model has no bubble";
+      }
+    }
+  }
+  EXPECT_GT(as_they_stand + near, 5u);
+}
+
 TEST(Referees, UnlikeDevicesAreRefused) {
   ClusterSpec spec = cluster_of_nodes("2xp3.16xlarge");
   DeviceSpec other = spec.devices.front();
