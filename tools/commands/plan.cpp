@@ -84,7 +84,7 @@ PlanRequest request_of(const Options& options) {
     refuse(options, "--{} is missing", name);
   }
   for (const char* name :
-       {"objective", "gap", "explain", "report", "tensor", "depth", "width", "chunks"}) {
+       {"objective", "gap", "explain", "report", "beside", "tensor", "depth", "width", "chunks"}) {
     if (options.has(name)) refuse(options, "--{} is for a plan on a cluster", name);
   }
   PlanRequest request;

@@ -22,6 +22,7 @@
 #include "planner/search/stage_memory.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
+#include "tools/commands/plan_beside.h"
 #include "tools/commands/plan_output.h"
 #include "tools/commands/plan_published.h"
 #include "tools/options/cluster_question.h"
@@ -73,8 +74,10 @@ static std::string command_for(std::string_view command, const Options& options,
     stages += fmt::format("{}{}-{}", stages.empty() ? "" : ",", stage.first, stage.last);
   if (asked.cut == StageCut::given) add("stages", stages);
   if (asked.order != DeviceOrder::replicas_first) add("device-order", name(asked.order));
-  for (const char* flag : kGivenForAllPlans) {
-    if (options.has(flag)) add(flag, options.text(flag));
+  const bool own_cut = asked.cut == StageCut::even || asked.cut == StageCut::given;
+  for (const std::string_view flag : kGivenForAllPlans) {
+    if (options.has(std::string(flag)) && (flag != "cut" || !own_cut))
+      add(flag, options.text(std::string(flag)));
   }
   return text;
 }
@@ -267,7 +270,10 @@ void add_cluster_plan_options(Options& options) {
       .output("report", "FILE",
               "write a page (HTML) of what less memory, fewer devices and less money would do")
       .value("planner", "NAMES",
-             "what published planners make of it, and how ours compares: " + published_names());
+             "what published planners make of it, and how ours compares: " + published_names())
+      .input("beside", "WHAT",
+             "sets what you run with beside the best: a plan file, or options of simulate such as "
+             "schedule=1f1b,tensor=8,depth=4,recompute=full; several are joined by \";\"");
   options.group("Assumptions on a cluster");
   for (const char* flag : {"product-fraction", "memory-fraction", "link-fraction", "collectives",
                            "calibration", "fits-by"})
@@ -283,6 +289,7 @@ struct Found {
   BatchAnswer batches = {};
   std::vector<MarginalGain> gains = {};                           // with --explain
   std::vector<ClusterCandidate> by_memory = {}, by_devices = {};  // with --report
+  std::vector<SetBeside> beside = {};
 
   const ClusterAnswer& answer() const { return batches.batches[batches.chosen].answer; }
   const ClusterCandidate& best() const { return answer().ranked.front(); }
@@ -295,6 +302,13 @@ Found found_by(const Options& options) {
     refuse(options, "--objective memory needs one --global-batch: the smallest has the least");
   for (const char* file : {"output", "report"}) {
     if (options.has(file)) check_can_write(options.text(file));
+  }
+  if (options.has("beside")) {
+    if (found.asked.size() > 1) refuse(options, "--beside needs one --global-batch");
+    if (found.question.objective != Objective::throughput)
+      refuse(options, "--beside compares times: --objective is not taken");
+    found.question.global_batch = found.asked.front();
+    found.beside = set_beside_of(options, found.question);
   }
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
   const auto stop = [&guard] { return guard.token().stop_requested(); };
@@ -309,6 +323,8 @@ Found found_by(const Options& options) {
     found.by_memory = plans_by_memory(found.question, best, stop);
     found.by_devices = plans_by_devices(found.question, best, stop);
   }
+  for (SetBeside& one : found.beside)
+    one.changes = best_by_one_change(found.question, one.made, stop);
   if (options.has("explain")) found.gains = marginal_gains(found.question, stop);
   return found;
 }
@@ -321,6 +337,7 @@ void print_json(const Options& options, const Found& found) {
     result["batches"] =
         array_of(found.batches.batches, [&](const auto& of) { return as_json(options, of); });
   }
+  if (!found.beside.empty()) result["beside"] = beside_json(options, found.beside, found.answer());
   if (options.has("explain"))
     result["marginal"] = marginal_json(options, found.answer(), found.gains);
   print_result("plan", std::move(config), cluster_assumptions(found.question), std::move(result));
@@ -334,6 +351,8 @@ void print_text(const Options& options, const Found& found) {
     for (const std::string& line : loss_in_words(answer)) fmt::print("{}\n", line);
     fmt::print("\n{}\n", gains_text(found.question, found.best(), found.gains));
   }
+  for (const SetBeside& one : found.beside) fmt::print("\n{}", beside_text(answer, one));
+  if (!found.beside.empty()) fmt::print("\n");
   fmt::print("To simulate it: {}\n\n", simulate_command(options, found.best()));
   fmt::print("{}", schedules_table(answer, found.question.objective));
   fmt::print(

@@ -40,9 +40,9 @@ std::vector<Refereed> planners_of(const Options& options) {
       refuse(options, "--{} is not taken: published planners say it themselves, or have none",
              flag);
   }
-  for (const char* flag : {"output", "report"}) {
+  for (const char* flag : {"output", "report", "beside"}) {
     if (options.has(flag))
-      refuse(options, "--{} is not taken beside --planner: no plan is ours to write", flag);
+      refuse(options, "--{} is not taken beside --planner", flag);
   }
   return planners;
 }

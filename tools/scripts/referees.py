@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Published planners and configurations against ours, by the exact simulation.
 
-The first table has a row for each model, cluster and batch: `tandem plan --planner pipedream,2bw`.
+The first table has a row for each model, cluster and batch: `tandem plan --planner pipedream,2bw,piper`.
 With --configurations it has one for each configuration that the papers of 2BW (arXiv 2006.09503) and
-of Megatron (2104.04473) give: `tandem plan` told all that the paper says, and told nothing. Written
-is Markdown; the exit status is 6 where ours is slower. Standard library only, from the root:
+of Megatron (2104.04473) give, `tandem plan --beside`: those of tests/published, and the other batches
+of 2BW's figures. Written is Markdown; the exit status is 6 where ours is slower. Standard library
+only, from the root:
 
     python3 tools/scripts/referees.py --output build/referees.md
 """
@@ -21,17 +22,8 @@ MODELS = ("gpt2-xl", "gpt3-1.3b", "gpt-2.2b", "gpt3-2.7b", "gpt3-6.7b", "llama-3
 CLUSTERS = ("p3.16xlarge", "DGX-A100", "2xDGX-H100")
 LARGE_MODELS, LARGE_CLUSTERS = ("gpt3-6.7b", "llama-3-8b"), ("8xp3.16xlarge",)
 BATCHES = (64, 512)
-PLANNERS = ("pipedream", "2bw")
-
-
-# Of 2BW's paper: microbatches of 8, recomputation on; model, cluster, depth, width, batches.
-TWO_BW = (("gpt-2.2b", "p3.16xlarge", 8, 1, (64, 256)),
-          ("gpt-2.2b", "8xp3.16xlarge", 8, 8, (512, 2048)),
-          ("gpt-3.8b", "8xp3.16xlarge", 16, 4, (512, 2048)))
-# Table 1 of Megatron's: model, tensor degree, depth, nodes, batch. It says no microbatch size: theirs
-# is the best.
-MEGATRON = (("megatron-1.7b", 1, 1, 4, 512), ("megatron-3.6b", 2, 1, 8, 512),
-            ("megatron-7.5b", 4, 1, 16, 512), ("megatron-18.4b", 8, 1, 32, 1024))
+PLANNERS = ("pipedream", "2bw", "piper")
+PUBLISHED = "tests/published/"
 
 
 def answer(model, cluster, batch, *more):
@@ -48,7 +40,7 @@ def answer(model, cluster, batch, *more):
 
 def shape(plan):
     text = f"{plan['schedule']} {plan['tensor']}x{plan['depth']}x{plan['width']}"
-    return text + (" full" if plan["recompute"] == "full" else "")
+    return text + (f" {plan['recompute']}" if plan["recompute"] != "none" else "")
 
 
 def form_text(form):
@@ -86,7 +78,7 @@ def planner_table(asked):
                                   *itertools.product(LARGE_MODELS, LARGE_CLUSTERS, BATCHES)]:
         if asked.only and asked.only not in model:
             continue
-        result, took = answer(model, cluster, batch, "--planner", ",".join(PLANNERS), "--gap", "1%", *more)
+        result, took = answer(model, cluster, batch, "--planner", ",".join(PLANNERS), "--gap", asked.gap, *more)
         ours = result["ours"]
         row = [model, cluster, str(batch),
                "no plan fits" if ours is None else f"{ours['period_s']:.4g}, {shape(ours)}"]
@@ -99,40 +91,75 @@ def planner_table(asked):
     return lines, slower
 
 
+def words_of(options):
+    """Options of simulate as a dictionary; those without a value are \"\"."""
+    words, said = options.split(), {}
+    for place, word in enumerate(words):
+        if word.startswith("--"):
+            value = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("--") else ""
+            said[word[2:]] = value
+    return said
+
+
 def configurations():
-    """Model, cluster, batch, semantics, and what the paper says."""
-    for model, cluster, depth, width, batches in TWO_BW:
-        for batch, schedule in itertools.product(batches, ("2bw", "1f1b", "gpipe")):
-            yield (model, cluster, batch, [] if schedule == "2bw" else ["--semantics", "vanilla"],
-                   ["--schedule", schedule, "--depth", str(depth), "--width", str(width), "--tensor", "1",
-                    "--microbatch-size", "8", "--recompute", "full", "--zero", "0"])
-    for model, tensor, depth, nodes, batch in MEGATRON:
-        yield (model, f"{nodes}xDGX-A100", batch, ["--semantics", "vanilla"],
-               ["--schedule", "1f1b,interleaved", "--depth", str(depth), "--tensor", str(tensor), "--width",
-                str(8 * nodes // tensor // depth), "--recompute", "full", "--zero", "0"])
+    """Where it was published, and what simulate was told of it: of tests/published, each once."""
+    seen = set()
+    for name in ("pipedream-2bw", "megatron"):
+        with open(f"{PUBLISHED}{name}.json", encoding="utf-8") as file:
+            published = json.load(file)
+        for row in published["rows"]:
+            for options in (row["options"], row.get("over", "")):
+                said = words_of(published["command"] + " " + options)
+                said.pop("calibration", None)
+                if options and tuple(sorted(said.items())) not in seen:
+                    seen.add(tuple(sorted(said.items())))
+                    yield name, said
+    # The batches of the paper's figures that no row has.
+    for cluster, batch in (("p3.16xlarge", "256"), ("8xp3.16xlarge", "512")):
+        for schedule in ("2bw", "1f1b", "gpipe"):
+            yield "pipedream-2bw", {"schedule": schedule, "model": "gpt-2.2b", "cluster": cluster, "depth": "8",
+                                    "global-batch": batch, "recompute": "stage", "microbatch-size": "8",
+                                    "cut": "even", "transfers": "blocking"}
+
+
+SHAPE = ("schedule", "tensor", "depth", "width", "microbatch-size", "recompute", "cut")
 
 
 def configuration_table(asked):
-    head = ["model", "cluster", "batch", "theirs", "s a step", "ours", "s a step", "over ours"]
+    """A search for each model, cluster, batch and semantics; all that was published is set beside it."""
+    questions = {}
+    for name, said in configurations():
+        if asked.only and asked.only not in said["model"]:
+            continue
+        depth = int(said.get("depth", 1))
+        delayed = said["schedule"] == "2bw"
+        given = tuple(sorted((key, value) for key, value in said.items()
+                             if key not in (*SHAPE, "model", "cluster", "global-batch")))
+        key = (name, said["model"], said["cluster"], said["global-batch"], delayed, given)
+        theirs = [",".join(f"{word}={said[word]}" for word in SHAPE if word in said)]
+        if name == "megatron" and depth > 1:  # its section 5.1 interleaves; by how many chunks it does not say
+            theirs.append(theirs[0].replace("schedule=1f1b", "schedule=interleaved,chunks=2"))
+        questions.setdefault(key, []).extend(theirs)
+    head = ["model", "cluster", "batch", "theirs", "s a step", "ours", "s a step", "over ours", "known faster"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     slower = 0
-    for model, cluster, batch, semantics, said in configurations():
-        if asked.only and asked.only not in model:
+    for (_, model, cluster, batch, delayed, given), theirs in questions.items():
+        more = [word for key, value in given for word in (f"--{key}", value)]
+        more += [] if delayed else ["--semantics", "vanilla"]
+        result, took = answer(model, cluster, batch, "--gap", asked.gap, "--beside", ";".join(theirs), *more)
+        if result is None:
+            lines.append(f"| {model} | {cluster} | {batch} | | | no plan fits | | | |")
             continue
-        theirs, took = answer(model, cluster, batch, *semantics, *said)
-        ours, more = answer(model, cluster, batch, *semantics, "--gap", "1%")
-        if theirs is None or ours is None:
-            lines.append(f"| {model} | {cluster} | {batch} | {said[1]}: does not fit | | | | |")
-            print(lines[-1], flush=True)
-            continue
-        theirs, ours = theirs["ranked"][0], ours["ranked"][0]
-        ratio = theirs["period_s"] / ours["period_s"]
-        slower += ratio < 1.0
-        row = [model, cluster, str(batch), f"{shape(theirs)} b={theirs['microbatch_size']}",
-               f"{theirs['period_s']:.4g}", f"{shape(ours)} b={ours['microbatch_size']}",
-               f"{ours['period_s']:.4g}", f"{ratio:.3f}"]
-        lines.append("| " + " | ".join(row) + " |")
-        print(f"{lines[-1]} {took + more:.1f} s", flush=True)
+        ours = result["ranked"][0]
+        for beside in result["beside"]:
+            plan, ratio = beside["plan"], beside["over_best"]
+            slower += beside["fits"] and ratio < 1.0
+            row = [model, cluster, batch, f"{shape(plan)} b={plan['microbatch_size']}",
+                   f"{plan['period_s']:.4g}" + ("" if beside["fits"] else ", does not fit"),
+                   f"{shape(ours)} b={ours['microbatch_size']}", f"{ours['period_s']:.4g}",
+                   f"{ratio:.3f}", f"{beside['known_faster']} of {len(result['ranked'])}"]
+            lines.append("| " + " | ".join(row) + " |")
+            print(f"{lines[-1]} {took:.1f} s", flush=True)
     return lines, slower
 
 
@@ -141,6 +168,7 @@ def main():
     parser.add_argument("--output", default="build/referees.md")
     parser.add_argument("--configurations", action="store_true", help="published ones, in place of planners")
     parser.add_argument("--semantics", choices=("vanilla",))
+    parser.add_argument("--gap", default="1%", help="of the searches")
     parser.add_argument("--only", help="models whose names have this")
     asked = parser.parse_args()
     start = time.monotonic()
