@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-/// Sets a request up and simulates it, with contention or without. REQUIRES: it says its global batch. Throws as
-/// set_up_on_cluster().
+/// Sets a request up and simulates it, with contention or without. REQUIRES: it says its global
+/// batch. Throws as set_up_on_cluster().
 ClusterCandidate simulated_on_cluster(ClusterRequest request, bool contention = false);
 
 /// Asks for a plan's schedule, shape, stages and recomputation, whatever it was made for, with the

@@ -61,7 +61,7 @@ ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& f
 }
 
 /// Of forms that fit the faster, else the one that lacks less.
-bool better(const SimulatedForm& a, const SimulatedForm& b) {
+bool better_form(const SimulatedForm& a, const SimulatedForm& b) {
   const auto rank = [](const SimulatedForm& form) {
     return std::pair(form.fits() ? 0 : -form.made.least_room, form.step_s);
   };
@@ -320,7 +320,7 @@ std::optional<PublishedPlan> piper_on_cluster(const ClusterQuestion& question) {
     auto plan = piper_of_size(question, facts, size);
     if (!plan) continue;
     const bool is_better = plan->best() != nullptr && (!best || best->best() == nullptr ||
-                                                       better(*plan->best(), *best->best()));
+                                                       better_form(*plan->best(), *best->best()));
     if (!best || is_better) best = std::move(plan);
   }
   return best;
@@ -343,7 +343,7 @@ constexpr std::array<PublishedPlanner, 3> kPublishedPlanners{{
 const SimulatedForm* PublishedPlan::best() const {
   const SimulatedForm* best = nullptr;
   for (const SimulatedForm& form : forms) {
-    if (form.one_update_a_batch && (best == nullptr || better(form, *best))) best = &form;
+    if (form.one_update_a_batch && (best == nullptr || better_form(form, *best))) best = &form;
   }
   return best;
 }
