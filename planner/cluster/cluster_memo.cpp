@@ -9,8 +9,6 @@ namespace tandem {
 
 namespace {
 
-constexpr std::size_t kMostKeptOps = 1 << 20;
-
 std::size_t ops_of(const Schedule& schedule) {
   std::size_t ops = 0;
   for (const std::vector<Op>& order : schedule.order) ops += order.size();
@@ -44,13 +42,15 @@ std::shared_ptr<const LoweredSchedule> KnownSchedules::of(const Plan& plan) {
   auto lowered = std::make_shared<const LoweredSchedule>(make_schedule(plan));
   kept_ += ops_of(lowered->schedule());
   known_.push_front({plan.schedule, std::move(request), plan.optimizer, lowered});
-  for (; kept_ > kMostKeptOps && known_.size() > 1; known_.pop_back())
+  for (; kept_ > most_ops_ && known_.size() > 1; known_.pop_back())
     kept_ -= ops_of(known_.back().lowered->schedule());
   return lowered;
 }
 
-ClusterMemo::ClusterMemo(std::shared_ptr<const Cluster> cluster)
-    : cluster_(std::move(cluster)), ways_(std::make_shared<ClusterWays>(*cluster_)) {}
+ClusterMemo::ClusterMemo(std::shared_ptr<const Cluster> cluster, KnownSchedules schedules)
+    : cluster_(std::move(cluster)),
+      ways_(std::make_shared<ClusterWays>(*cluster_)),
+      schedules_(std::move(schedules)) {}
 
 std::shared_ptr<const ClusterLayout> ClusterMemo::layout(std::size_t width, std::size_t depth,
                                                          DeviceOrder order, std::size_t tensor) {

@@ -15,9 +15,11 @@
 namespace tandem {
 
 /// Schedules of plans, whatever else these differ in: prices, recomputation of layers, cuts. The
-/// last are kept, up to 2^20 ops together. To be used by one thread.
+/// last are kept, up to `most_ops` together, each op some 100 bytes. To be used by one thread.
 class KnownSchedules {
  public:
+  explicit KnownSchedules(std::size_t most_ops = 1 << 20) : most_ops_(most_ops) {}
+
   /// What make_schedule() makes of the plan, and throws. Never one that is ordered by the plan's
   /// costs, or searched for: those are made anew.
   std::shared_ptr<const LoweredSchedule> of(const Plan& plan);
@@ -29,14 +31,15 @@ class KnownSchedules {
     Optimizer optimizer;
     std::shared_ptr<const LoweredSchedule> lowered;
   };
-  std::list<Known> known_;  // the last asked for first
-  std::size_t kept_ = 0;    // ops of these
+  std::list<Known> known_;           // the last asked for first
+  std::size_t most_ops_, kept_ = 0;  // ops of these
 };
 
 /// To be used by one thread.
 class ClusterMemo {
  public:
-  explicit ClusterMemo(std::shared_ptr<const Cluster> cluster);
+  explicit ClusterMemo(std::shared_ptr<const Cluster> cluster,
+                       KnownSchedules schedules = KnownSchedules());
 
   const std::shared_ptr<const Cluster>& cluster() const { return cluster_; }
   const std::shared_ptr<ClusterWays>& ways() const { return ways_; }

@@ -278,9 +278,10 @@ Json SweepSpace::configuration(std::size_t index) const {
 /// innermost axis, nothing is kept.
 static std::shared_ptr<ClusterMemo> memo_of(const ClusterRequest& request) {
   constexpr std::size_t kMostWays = 1 << 18;  // some 100 bytes each
+  constexpr std::size_t kMostOps = 1 << 17;   // each thread keeps them
   thread_local std::shared_ptr<ClusterMemo> memo;
   if (!memo || memo->cluster() != request.cluster || memo->ways()->size() > kMostWays)
-    memo = std::make_shared<ClusterMemo>(request.cluster);
+    memo = std::make_shared<ClusterMemo>(request.cluster, KnownSchedules(kMostOps));
   return memo;
 }
 
