@@ -65,6 +65,19 @@ def cells(published, ours):
     return [promised, form_text(form), f"{ratio:.3f}", other], ratio < 1.0
 
 
+def planner_row(model, cluster, batch, result):
+    """Cells, and how many planners' plans are faster than ours."""
+    ours = result["ours"]
+    row = [model, cluster, str(batch),
+           "no plan fits" if ours is None else f"{ours['period_s']:.4g}, {shape(ours)}"]
+    slower = 0
+    for published in result["published"]:
+        columns, worse = cells(published, ours)
+        row += columns if published["planner"] == "pipedream" else columns[:-1]
+        slower += worse
+    return row, slower
+
+
 def planner_table(asked):
     """Lines, and where ours is slower."""
     head = ["model", "cluster", "batch", "ours, s"]
@@ -78,21 +91,20 @@ def planner_table(asked):
                                   *itertools.product(LARGE_MODELS, LARGE_CLUSTERS, BATCHES)]:
         if asked.only and asked.only not in model:
             continue
-        result, took = answer(model, cluster, batch, "--planner", ",".join(PLANNERS), "--gap", asked.gap, *more)
-        ours = result["ours"]
-        row = [model, cluster, str(batch),
-               "no plan fits" if ours is None else f"{ours['period_s']:.4g}, {shape(ours)}"]
-        for published in result["published"]:
-            columns, worse = cells(published, ours)
-            row += columns if published["planner"] == "pipedream" else columns[:-1]
-            slower += worse
+        question = (model, cluster, batch, "--planner", ",".join(PLANNERS), *more)
+        result, took = answer(*question, "--gap", asked.gap)
+        row, worse = planner_row(model, cluster, batch, result)
+        if worse:  # by less than the gap, or in truth
+            result, took = answer(*question)
+            row, worse = planner_row(model, cluster, batch, result)
+        slower += worse
         lines.append("| " + " | ".join(row) + " |")
         print(f"{lines[-1]} {took:.1f} s", flush=True)
     return lines, slower
 
 
 def words_of(options):
-    """Options of simulate as a dictionary; those without a value are \"\"."""
+    """Options of simulate as a dictionary; those without a value are empty."""
     words, said = options.split(), {}
     for place, word in enumerate(words):
         if word.startswith("--"):
@@ -122,7 +134,7 @@ def configurations():
                                     "cut": "even", "transfers": "blocking"}
 
 
-SHAPE = ("schedule", "tensor", "depth", "width", "microbatch-size", "recompute", "cut")
+SHAPE = ("schedule", "tensor", "depth", "width", "chunks", "group", "microbatch-size", "recompute", "cut")
 
 
 def configuration_table(asked):
@@ -157,7 +169,7 @@ def configuration_table(asked):
             row = [model, cluster, batch, f"{shape(plan)} b={plan['microbatch_size']}",
                    f"{plan['period_s']:.4g}" + ("" if beside["fits"] else ", does not fit"),
                    f"{shape(ours)} b={ours['microbatch_size']}", f"{ours['period_s']:.4g}",
-                   f"{ratio:.3f}", f"{beside['known_faster']} of {len(result['ranked'])}"]
+                   f"{ratio:.3f}", f"{beside['known_faster']}"]
             lines.append("| " + " | ".join(row) + " |")
             print(f"{lines[-1]} {took:.1f} s", flush=True)
     return lines, slower
