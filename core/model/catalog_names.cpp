@@ -148,7 +148,7 @@ Meaning meant_by(std::string_view typed, const std::vector<KnownName>& known) {
       [&](const KnownName& one) { return has_all(words_of(one.name + " " + one.also), words); }};
   Meaning meaning;
   if (plain.size() < 2) return meaning;
-  for (int way = Meaning::kSame; way < Meaning::kNone && meaning.places.empty(); ++way) {
+  for (int way = Meaning::kSame; way < Meaning::kNotAtAll && meaning.places.empty(); ++way) {
     for (std::size_t place = 0; place < known.size(); ++place) {
       if (ways[way](known[place])) meaning.places.push_back(place);
     }

@@ -26,10 +26,10 @@ struct Meaning {
     kBeginsSo,    // names that begin so
     kHasWords,    // names that have all these words, or words that begin with them
     kIsCalledSo,  // the same with what they may be called by
-    kNone
+    kNotAtAll
   };
   std::vector<std::size_t> places = {};
-  Closeness closeness = kNone;
+  Closeness closeness = kNotAtAll;
 };
 Meaning meant_by(std::string_view typed, const std::vector<KnownName>& known);
 
