@@ -105,8 +105,9 @@ def main():
             print(f"{how} behind step {at}: {'the same bytes' if right else f'WRONG: {job.state()}'}", flush=True)
             if not right:
                 bad += 1
-                with open(f"{job.folder}/said", encoding="utf-8", errors="replace") as said:
-                    print(said.read()[-3000:])
+                for file in (f"{job.folder}/said", f"{folder}/slurm/slurmctld.log", f"{folder}/slurm/slurmd.log"):
+                    with open(file, encoding="utf-8", errors="replace") as said:
+                        print(f"{os.path.basename(file)}:\n{said.read()[-3000:]}")
     return 1 if bad else 0
 
 
