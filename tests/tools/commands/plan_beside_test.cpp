@@ -12,7 +12,7 @@ namespace {
 class PlanBeside : public CommandLine {
  protected:
   static constexpr const char* kQuestion =
-      "plan --model gpt2-large --cluster p3.16xlarge --global-batch 32 --beside ";
+      "plan --model gpt2 --cluster p3.16xlarge --global-batch 16 --beside ";
   static constexpr const char* kOwn = "schedule=1f1b,depth=4,recompute=full";
 };
 
@@ -20,7 +20,7 @@ TEST_F(PlanBeside, IsWhatSimulateMakesOfIt) {
   const Json result = json_of(std::string(kQuestion) + kOwn + " --json")["result"];
   const Json& beside = result["beside"].at(0);
   const auto simulated = tandem(
-      "simulate --model gpt2-large --cluster p3.16xlarge --global-batch 32 --schedule 1f1b "
+      "simulate --model gpt2 --cluster p3.16xlarge --global-batch 16 --schedule 1f1b "
       "--depth 4 --recompute full --json");
   ASSERT_EQ(simulated.code, 0) << simulated.err;
   const Json said = Json::parse(simulated.out)["result"];
@@ -55,7 +55,7 @@ TEST_F(PlanBeside, EachChangeAloneIsNoWorseAndNoBetterThanTheBest) {
 TEST_F(PlanBeside, TheBestIsAsFastAsItself) {
   const std::string path = "best.json";
   const auto written =
-      tandem("plan --model gpt2-large --cluster p3.16xlarge --global-batch 32 --output " + path);
+      tandem("plan --model gpt2 --cluster p3.16xlarge --global-batch 16 --output " + path);
   ASSERT_EQ(written.code, 0) << written.err;
   const Json beside = json_of(kQuestion + path + " --json")["result"]["beside"].at(0);
   EXPECT_DOUBLE_EQ(beside["over_best"], 1.0);
