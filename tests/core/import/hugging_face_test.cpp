@@ -309,8 +309,7 @@ const std::string kDeepSeekLite = R"({
 "num_experts_per_tok": 6, "first_k_dense_replace": 1, "moe_layer_freq": 1
 })";
 
-// Totals of their files on huggingface.co; what is active by the shapes (the papers: 37 G, 2.4 G
-// without tables, 32 G).
+// By the shapes; the papers say 671 G and 37 G, 15.7 G and 2.4 G (without tables), 1 T and 32 G.
 TEST(HuggingFace, LatentAttentionAndExpertsBesideDenseBlocksAreCounted) {
   const auto counts = [](const std::string& text) {
     const ModelSpec model = model_of(text);
