@@ -356,7 +356,7 @@ const PublishedPlanner& find_published_planner(std::string_view name) {
   std::vector<std::string_view> names;
   for (const PublishedPlanner& one : kPublishedPlanners) names.push_back(one.name);
   throw UsageError(fmt::format("there is no published planner \"{}\": expected {}", name,
-                               fmt::join(names, " or ")));
+                               fmt::join(names, ", ")));
 }
 
 }  // namespace tandem
