@@ -63,13 +63,14 @@ class Job:
             self.slurm("scontrol", "requeue", self.number)
 
     def goes_to_its_end(self):
-        # Slurm waits before it starts a job again, for two minutes mostly.
+        # Slurm waits before it starts a job again, for two minutes mostly. It counts in seconds, and in the second in which a job
+        # was requeued its node takes the new start for the one that was revoked, and the job FAILED: so not at once either.
         released, seen = [], {}
 
         def ends():
             state, restarts = self.state()
             if state == "PENDING" and restarts and not released:
-                released.append(self.slurm("scontrol", "update", "JobId=" + self.number, "StartTime=now"))
+                released.append(self.slurm("scontrol", "update", "JobId=" + self.number, "StartTime=now+3"))
             if state in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"):
                 seen.clear()
                 return None
