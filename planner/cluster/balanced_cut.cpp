@@ -18,8 +18,8 @@ namespace {
 /// What stages compute in a batch, by range of layers: worked out once for those that are alike.
 class StageWork {
  public:
-  StageWork(const LoweredSchedule& lowered, const ClusterLayers& layers)
-      : placement_(lowered.schedule().placement), work_(lowered.schedule()), layers_(layers) {
+  StageWork(const BatchWork& work, const ClusterLayers& layers)
+      : placement_(work.placement()), work_(work), layers_(layers) {
     for (const StageId stage : all_ids<StageId>(placement_.stages())) {
       replicas_.push_back(placement_.replicas_of(stage));
       const auto like = [&](const std::vector<ReplicaId>& other) {
@@ -56,7 +56,7 @@ class StageWork {
   }
 
   const Placement& placement_;
-  const BatchWork work_;
+  const BatchWork& work_;
   const ClusterLayers& layers_;
   std::vector<std::vector<ReplicaId>> replicas_;  // of each stage
   std::vector<std::size_t> first_like_;
@@ -122,21 +122,33 @@ Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
   return usable;
 }
 
-std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
-                                        const ClusterLayout& layout,
-                                        const AnalyticAssumptions& assumptions, StageCut cut) {
-  const std::size_t stages = lowered.schedule().placement.stages();
-  const std::vector<std::int32_t> boundaries = boundaries_of(plan.model, cut);
+/// Where a cut may be made. Throws ShapeError where that gives too few parts.
+static std::vector<std::int32_t> boundaries_for(const Plan& plan, std::size_t stages,
+                                                StageCut cut) {
+  std::vector<std::int32_t> boundaries = boundaries_of(plan.model, cut);
   if (stages > boundaries.size() - 1) {
     throw ShapeError(fmt::format("{} stages of whole blocks: {} has {}, embedding and head counted",
                                  stages, plan.model.name, boundaries.size() - 1));
   }
+  return boundaries;
+}
+
+/// Stages that each take as `work` says. It must outlive the problem.
+static PartitionProblem by_work(StageWork& work, std::int32_t layers, std::size_t stages) {
+  return {.layers = layers,
+          .depth = static_cast<std::int32_t>(stages),
+          .cost = [&work](LayerRange range, std::size_t stage) { return work.of(range, stage); }};
+}
+
+std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
+                                        const ClusterLayout& layout,
+                                        const AnalyticAssumptions& assumptions, StageCut cut) {
+  const std::size_t stages = lowered.schedule().placement.stages();
+  const std::vector<std::int32_t> boundaries = boundaries_for(plan, stages, cut);
+  const BatchWork ops(lowered.schedule());
   const ClusterLayers layers(plan, layout, assumptions);
-  StageWork work(lowered, layers);
-  PartitionProblem problem{
-      .layers = boundaries.back(),
-      .depth = static_cast<std::int32_t>(stages),
-      .cost = [&work](LayerRange range, std::size_t stage) { return work.of(range, stage); }};
+  StageWork work(ops, layers);
+  PartitionProblem problem = by_work(work, boundaries.back(), stages);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (lowered.one_stage_a_device()) {
     StageRoom room(plan, lowered, layout, assumptions);
@@ -148,6 +160,39 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule&
   auto found = partition_at(boundaries, problem);
   TANDEM_CHECK(found.has_value(), stages);
   return std::move(*found);
+}
+
+std::vector<LayerRange> KnownCuts::of(const Plan& plan, const BatchWork& ops,
+                                      const ClusterLayout& layout,
+                                      const AnalyticAssumptions& assumptions, StageCut cut) {
+  const Placement& placement = ops.placement();
+  const std::size_t stages = placement.stages();
+  const ClusterLayers layers(plan, layout, assumptions);
+  const auto worked_out = [&] {
+    const std::vector<std::int32_t> boundaries = boundaries_for(plan, stages, cut);
+    StageWork work(ops, layers);
+    auto found = partition_at(boundaries, by_work(work, boundaries.back(), stages));
+    TANDEM_CHECK(found.has_value(), stages);
+    return std::move(*found);
+  };
+  bool alike = layout.kinds(DeviceId{}).size() == 1;
+  for (const ReplicaId replica : ids(placement.device)) {
+    alike = alike && ops.alike(replica, ReplicaId{}) &&
+            layers.alike(placement.device[replica], DeviceId{});
+  }
+  if (!alike) return worked_out();
+  const Key key{assumptions.tensor,
+                plan.microbatch_size,
+                plan.request.recompute,
+                plan.request.slices.count,
+                stages,
+                ops.counts(ReplicaId{}),
+                &layout.first_device(),
+                layers.tensor_sum(DeviceId{}),
+                cut};
+  const auto place = known_.find(key);
+  if (place != known_.end()) return place->second;
+  return known_.emplace(key, worked_out()).first->second;
 }
 
 bool may_fit(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,

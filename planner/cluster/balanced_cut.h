@@ -1,12 +1,16 @@
 #pragma once
 // A model cut into the stages of a schedule on a cluster, so that the busiest takes the least time.
 
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "core/model/plan.h"
 #include "planner/cluster/lowered_schedule.h"
+#include "planner/search/batch_work.h"
 #include "planner/search/stage_memory.h"
 #include "simulator/cost/analytic.h"
+#include "simulator/cost/cluster_costs.h"
 #include "simulator/cost/cluster_layout.h"
 
 namespace tandem {
@@ -21,6 +25,22 @@ Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
 std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
                                         const ClusterLayout& layout,
                                         const AnalyticAssumptions& assumptions, StageCut cut);
+
+/// Cuts of one model, each worked out once for plans whose stages take as long. To be used by one
+/// thread, for one optimizer.
+class KnownCuts {
+ public:
+  /// What balanced_stages() finds where several stages share a device, by ops that need not be
+  /// ordered. Throws what that does.
+  std::vector<LayerRange> of(const Plan& plan, const BatchWork& work, const ClusterLayout& layout,
+                             const AnalyticAssumptions& assumptions, StageCut cut);
+
+ private:
+  /// All that the time of a range depends on, on devices that are alike.
+  using Key = std::tuple<std::int32_t, std::int32_t, Recompute, std::int32_t, std::size_t, OpCounts,
+                         const DeviceSpec*, Duration, StageCut>;
+  std::map<Key, std::vector<LayerRange>> known_;
+};
 
 /// False: no cut fits, not even if each stage is as long as it can be, others empty, and one slot
 /// of everything enough. REQUIRES: each stage has a device for itself.

@@ -12,7 +12,6 @@
 #include "core/base/error.h"
 #include "core/lower/lower.h"
 #include "core/text/count_text.h"
-#include "planner/cluster/balanced_cut.h"
 #include "planner/search/candidates.h"
 #include "simulator/cost/iteration_model.h"
 #include "simulator/cost/slice_programme.h"
@@ -247,10 +246,20 @@ LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
   LoweredSchedule lowered(make_schedule(plan));
   set_stages(plan, lowered, layout, assumptions, cut);
   if (!find_schedule(plan.schedule).orders_by_costs) return lowered;
-  plan.request.costs =
-      order_costs(cluster_costs(plan, lowered.schedule().placement, layout, assumptions),
-                  plan.request.recompute);
+  return schedule_by_costs(plan,
+                           cluster_costs(plan, lowered.schedule().placement, layout, assumptions));
+}
+
+LoweredSchedule schedule_by_costs(Plan& plan, const StageCosts& costs) {
+  plan.request.costs = order_costs(costs, plan.request.recompute);
   return LoweredSchedule(make_schedule(plan));
+}
+
+StageCosts price_outline(Plan& plan, const ScheduleOutline& outline, const ClusterLayout& layout,
+                         const AnalyticAssumptions& assumptions, StageCut cut, KnownCuts& known) {
+  complete(plan, layout, assumptions);
+  plan.stages = known.of(plan, outline.work, layout, assumptions, cut);
+  return cluster_costs(plan, outline.placement(), layout, assumptions);
 }
 
 /// Of a plan with its stages.

@@ -10,8 +10,10 @@
 #include "core/memory/memory.h"
 #include "core/model/plan.h"
 #include "core/program/program.h"
+#include "planner/cluster/balanced_cut.h"
 #include "planner/cluster/cluster_memo.h"
 #include "planner/cluster/lowered_schedule.h"
+#include "planner/cluster/schedule_outline.h"
 #include "planner/search/stage_memory.h"
 #include "simulator/cost/cluster_costs.h"
 
@@ -61,6 +63,14 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
 LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
                                     const AnalyticAssumptions& assumptions,
                                     StageCut cut = StageCut::balanced);
+
+/// Cuts a plan's stages, and prices them, by its schedule's outline alone, as with the schedule.
+/// Throws what plan_on_cluster() does of stages. REQUIRES: a cut that is worked out.
+StageCosts price_outline(Plan& plan, const ScheduleOutline& outline, const ClusterLayout& layout,
+                         const AnalyticAssumptions& assumptions, StageCut cut, KnownCuts& known);
+
+/// The schedule of a plan with its stages that orders its ops by costs, by these.
+LoweredSchedule schedule_by_costs(Plan& plan, const StageCosts& costs);
 
 /// plan_on_cluster() of a schedule that is there, the plan's; empty: it does not fit, or is not
 /// `wanted` with its stages at these prices, which is asked before memory is counted to the byte.

@@ -252,6 +252,31 @@ class ClusterSearch {
             question_.contention};
   }
 
+  /// What a plan costs with any schedule of its outline, and how long that takes at least.
+  struct OutlinedCosts {
+    StageCosts costs;
+    double least_s = 0.0;
+  };
+  /// Gives the plan its stages. Empty: its schedule must be made for that, and it has none.
+  std::optional<OutlinedCosts> outlined_costs(Plan& plan, const ClusterLayout& on,
+                                              const AnalyticAssumptions& assumptions) {
+    if (cut_ != StageCut::balanced && cut_ != StageCut::blocks) return std::nullopt;
+    const auto outline = outlines_.of(find_schedule(plan.schedule), plan.request);
+    if (!outline) return std::nullopt;
+    StageCosts costs = price_outline(plan, *outline, on, assumptions, cut_, cuts_);
+    const double least = least_period_s(*outline, plan, costs, question_.contention);
+    return OutlinedCosts{std::move(costs), least};
+  }
+
+  std::shared_ptr<const LoweredSchedule> schedule_of(Plan& plan, const ClusterLayout& on,
+                                                     const AnalyticAssumptions& assumptions,
+                                                     const std::optional<OutlinedCosts>& outlined) {
+    if (!find_schedule(plan.schedule).orders_by_costs) return memo_.schedules().of(plan);
+    return std::make_shared<const LoweredSchedule>(
+        outlined ? schedule_by_costs(plan, outlined->costs)
+                 : schedule_on_cluster(plan, on, assumptions, cut_));
+  }
+
   Attempt attempt(const ClusterShape& shape, DeviceOrder order, std::int32_t extra) {
     ScheduleOutcome& outcome = outcomes_[shape.schedule];
     Plan plan = plan_of(question_, shape);
@@ -261,13 +286,13 @@ class ClusterSearch {
     const ClusterLayout& on =
         *memo_.layout(frame.width, frame.depth, order, static_cast<std::size_t>(frame.tensor));
     try {
-      const bool by_costs = shape.schedule->orders_by_costs;
-      const auto lowered = by_costs ? std::make_shared<const LoweredSchedule>(
-                                          schedule_on_cluster(plan, on, assumptions, cut_))
-                                    : memo_.schedules().of(plan);
-      const LoweredSchedule& of = *lowered;
-      std::optional<FoundPeriod> period;
       const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
+      const auto outlined = outlined_costs(plan, on, assumptions);
+      if (outlined && !interests(outlined->least_s)) return {};
+      const auto lowered = schedule_of(plan, on, assumptions, outlined);
+      const LoweredSchedule& of = *lowered;
+      const bool has_stages = outlined || shape.schedule->orders_by_costs;
+      std::optional<FoundPeriod> period;
       const auto wanted = [&](const Plan& cut, const StageCosts& costs) {
         period = period_of_interest(asked_of(of, cut, on, assumptions, costs), interests);
         answer_.simulated += period->simulated ? 1 : 0;
@@ -275,7 +300,7 @@ class ClusterSearch {
         return interests(period->seconds);
       };
       auto prices =
-          prices_if_it_fits(plan, of, on, assumptions, by_costs ? StageCut::given : cut_, wanted);
+          prices_if_it_fits(plan, of, on, assumptions, has_stages ? StageCut::given : cut_, wanted);
       if (prices && question_.contention) {  // dearer than to count memory
         period = contended_period(asked_of(of, prices->plan, on, assumptions, prices->costs));
         ++answer_.contended;
@@ -336,6 +361,8 @@ class ClusterSearch {
   const StageCut cut_ = question_.base.cut;
   const std::function<bool()>& stop_;
   ClusterMemo memo_;
+  ScheduleOutlines outlines_;
+  KnownCuts cuts_;
   const ClusterSpace space_;
   StepBound bounds_;
   LeastMemory memory_;

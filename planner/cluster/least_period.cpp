@@ -160,7 +160,124 @@ class LongestWay {
   std::vector<std::int64_t> now_;
 };
 
+/// What a device that holds several stages does at least, by an outline; nanoseconds.
+class OutlinedPeriod {
+ public:
+  OutlinedPeriod(const ScheduleOutline& outline, std::int32_t width, const StageCosts& costs)
+      : outline_(outline), placement_(outline.placement()), width_(width), costs_(costs) {
+    if (costs.slices.empty())
+      slices_.push_back(&costs);
+    else
+      for (const StageCosts& slice : costs.slices) slices_.push_back(&slice);
+    microbatches_ = static_cast<double>(outline.passes) / static_cast<double>(slices_.size());
+    for (const StageId stage : ids(costs.stages)) stages_.push_back(times_of(stage));
+  }
+
+  double run() const {
+    double most = 0.0;
+    for (const double busy : busy_for()) most = std::max(most, busy);
+    return outline_.flushes ? std::max(most, of_a_flush()) : most;
+  }
+
+ private:
+  /// Of a stage.
+  struct Times {
+    double inputs = 0.0, weights = 0.0;              // of a microbatch: outputs and gradients
+    double first_inputs = 0.0, first_weights = 0.0;  // of the first slice of each
+    double update = 0.0;
+  };
+
+  Times times_of(StageId stage) const {
+    const OpCounts& counts = outline_.work.counts(id_at<ReplicaId>(index(stage)));
+    Times all;
+    for (std::size_t row = 0; row < kOpKinds; ++row) {
+      const auto kind = static_cast<OpKind>(row);
+      const std::int64_t passes = counts[row] / outline_.passes;
+      if (passes == 0) {
+        all.update += static_cast<double>(counts[row] * alone(kind, costs_.stages[stage]));
+        continue;
+      }
+      // Slices that one op covers differ.
+      if (outline_.spans && traits(kind).spans && slices_.size() > 1) continue;
+      const bool weights_alone = makes_weight_gradient(kind) && !makes_input_gradient(kind);
+      for (const StageCosts* slice : slices_) {
+        const auto time = static_cast<double>(passes * alone(kind, slice->stages[stage]));
+        (weights_alone ? all.weights : all.inputs) += time;
+        if (slice == slices_.front())
+          (weights_alone ? all.first_weights : all.first_inputs) += time;
+      }
+    }
+    return all;
+  }
+
+  std::int64_t alone(OpKind kind, const StageTimes& times) const {
+    const Duration time = compute_lane_time(kind, times);
+    return (outline_.overlaps ? std::min(time, overlapped_time(kind, times)) : time).count();
+  }
+
+  /// Of each device, in a batch.
+  std::vector<double> busy_for() const {
+    std::vector<double> busy(placement_.devices, 0.0);
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      const Times& of = stages_[stage];
+      busy[device_of(stage)] += microbatches_ * (of.inputs + of.weights) + of.update;
+    }
+    return busy;
+  }
+
+  /// A batch's first microbatch comes to a stage through those before it, and its last gradient
+  /// goes back through them to the first stage, which then updates its weights, after their sum,
+  /// before the next batch. Between the two the stage's device makes the outputs and the inputs'
+  /// gradients of that stage and of those behind it that it holds.
+  double of_a_flush() const {
+    const Times& first = stages_.front();
+    double behind = first.update + first.first_weights;
+    if (width_ > 1) behind += static_cast<double>(costs_.stages[StageId{}].reduce.count());
+    std::vector<double> later(placement_.devices, 0.0);  // of the device's stages from this one on
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage)
+      later[device_of(stage)] += microbatches_ * stages_[stage].inputs;
+    // All gradients of the first stage's weights are made before its update.
+    double most = later.front() + microbatches_ * first.weights + behind - first.first_weights;
+    double before = 0.0;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      most = std::max(most, before + later[device_of(stage)] + behind);
+      later[device_of(stage)] -= microbatches_ * stages_[stage].inputs;
+      before += stages_[stage].first_inputs + there_and_back(stage);
+    }
+    return most;
+  }
+
+  /// Of the first slice, between a stage and the next.
+  double there_and_back(std::size_t stage) const {
+    if (stage + 1 == stages_.size()) return 0.0;
+    const DeviceId from = placement_.device[id_at<ReplicaId>(stage)],
+                   to = placement_.device[id_at<ReplicaId>(stage + 1)];
+    if (from == to) return 0.0;
+    const StageCosts& costs = *slices_.front();
+    return static_cast<double>(transfer_time(costs, placement_.devices, from, to).count()) +
+           static_cast<double>(transfer_time(costs, placement_.devices, to, from).count());
+  }
+
+  std::size_t device_of(std::size_t stage) const {
+    return index(placement_.device[id_at<ReplicaId>(stage)]);
+  }
+
+  const ScheduleOutline& outline_;
+  const Placement& placement_;
+  const std::int32_t width_;
+  const StageCosts& costs_;
+  std::vector<const StageCosts*> slices_;  // of them, or what whole sequences cost
+  double microbatches_ = 0.0;
+  std::vector<Times> stages_;
+};
+
 }  // namespace
+
+Duration least_period(const ScheduleOutline& outline, std::int32_t width, const StageCosts& costs) {
+  constexpr double kMost = 0x1p53;  // until there (104 days) sums of nanoseconds are exact
+  return Duration(
+      static_cast<std::int64_t>(std::min(OutlinedPeriod(outline, width, costs).run(), kMost)));
+}
 
 Duration least_period(const Schedule& schedule, const StageCosts& costs) {
   if (schedule.placement.devices == 0 || schedule.order[DeviceId{}].empty()) return {};

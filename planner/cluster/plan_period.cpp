@@ -71,6 +71,13 @@ FoundPeriod period_of_interest(const PeriodQuestion& question,
           .simulated = true};
 }
 
+double least_period_s(const ScheduleOutline& outline, const Plan& plan, const StageCosts& costs,
+                      bool contention) {
+  const std::int32_t width = plan.request.width;
+  return to_seconds(contention ? least_period(outline, width, without_movement(costs))
+                               : least_period(outline, width, costs));
+}
+
 FoundPeriod contended_period(const PeriodQuestion& question) {
   return contended_period(question.lowered.program(), prices_of(question), network_of(question),
                           question.blocking_transfers);

@@ -35,6 +35,11 @@ struct FoundPeriod {
 FoundPeriod period_of_interest(const PeriodQuestion& question,
                                const std::function<bool(double seconds)>& interests);
 
+/// A time that the period of no schedule of this outline is below, of a plan with its stages at
+/// these prices; with contention too, or without.
+double least_period_s(const ScheduleOutline& outline, const Plan& plan, const StageCosts& costs,
+                      bool contention);
+
 /// With contention, as simulate_contended() has it.
 FoundPeriod contended_period(const PeriodQuestion& question);
 FoundPeriod contended_period(const ClusterSetup& setup);

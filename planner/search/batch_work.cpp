@@ -1,6 +1,7 @@
 #include "planner/search/batch_work.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem {
 
@@ -15,6 +16,9 @@ BatchWork::BatchWork(const Schedule& schedule)
     }
   }
 }
+
+BatchWork::BatchWork(Placement placement, Table<ReplicaId, OpCounts> counts, std::int32_t slices)
+    : placement_(std::move(placement)), counts_(std::move(counts)), slices_(slices) {}
 
 Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
                        const LayerTimes& times) const {

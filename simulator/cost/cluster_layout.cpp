@@ -186,17 +186,51 @@ const std::vector<ClusterLayout::SumWays>& ClusterLayout::tensor_sums() const {
   return tensor_sums_ = sum_ways(groups);
 }
 
+/// Whether replica r is stage r, on one device, and no device is without a stage: then all stages
+/// of a device are summed by the same devices, whatever the placement.
+static bool holds_each_stage_once(const Placement& placement) {
+  std::vector<char> holds(placement.devices, 0);
+  for (const ReplicaId replica : ids(placement.stage)) {
+    if (index(placement.stage[replica]) != index(replica)) return false;
+    holds[index(placement.device[replica])] = 1;
+  }
+  return std::ranges::find(holds, 0) == holds.end();
+}
+
 const std::vector<ClusterLayout::SumWays>& ClusterLayout::gradient_sums(
     const Placement& placement) const {
   const auto [place, unknown] =
       gradient_sums_.try_emplace(std::pair(placement.device.rows(), placement.stage.rows()));
   if (!unknown) return place->second;
+  if (holds_each_stage_once(placement)) {
+    for (const DeviceId device : placement.device) {
+      const auto first =
+          device_sums().begin() + static_cast<std::ptrdiff_t>(index(device) * tensor_);
+      place->second.insert(place->second.end(), first,
+                           first + static_cast<std::ptrdiff_t>(tensor_));
+    }
+    return place->second;
+  }
   Groups groups;
   for (const StageId stage : all_ids<StageId>(placement.stages())) {
     for (std::size_t member = 0; member < tensor_; ++member)
       groups.push_back(holders(placement, stage, member));
   }
   return place->second = sum_ways(groups);
+}
+
+const std::vector<ClusterLayout::SumWays>& ClusterLayout::device_sums() const {
+  if (!device_sums_.empty()) return device_sums_;
+  Groups groups;
+  for (const DeviceId device : all_ids<DeviceId>(depth_)) {
+    for (std::size_t member = 0; member < tensor_; ++member) {
+      std::set<DeviceId> group;
+      for (std::size_t pipeline = 0; pipeline < width_; ++pipeline)
+        group.insert(at(device, pipeline, member));
+      groups.emplace_back(group.begin(), group.end());
+    }
+  }
+  return device_sums_ = sum_ways(groups);
 }
 
 std::vector<ClusterLayout::SumWays> ClusterLayout::sum_ways(const Groups& groups) const {

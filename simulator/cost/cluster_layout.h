@@ -104,6 +104,8 @@ class ClusterLayout {
     friend auto operator<=>(const Share&, const Share&) = default;
   };
   const Route& way(DeviceId from, DeviceId to) const { return ways_->between(from, to); }
+  /// Of those who stand for a device of the plan in all pipelines, for each member of a group.
+  const std::vector<SumWays>& device_sums() const;
   /// Of all pipelines and members of groups, without repeats.
   const std::vector<Share>& shares(DeviceId source, DeviceId target) const;
 
@@ -113,7 +115,7 @@ class ClusterLayout {
   Table<DeviceId, std::vector<const DeviceSpec*>> kinds_;
   // Looked for once and kept, for prices are asked again with other assumptions.
   mutable std::map<std::pair<DeviceId, DeviceId>, std::vector<Share>> transfers_;
-  mutable std::vector<SumWays> tensor_sums_;
+  mutable std::vector<SumWays> tensor_sums_, device_sums_;
   mutable std::map<std::pair<std::vector<DeviceId>, std::vector<StageId>>, std::vector<SumWays>>
       gradient_sums_;
 };

@@ -54,7 +54,8 @@ TEST(LeastPeriod, IsBelowTheSimulatedOfEverySchedule) {
   constexpr std::pair<int, std::int32_t> kSizes[] = {{1, 2}, {2, 4}, {4, 8}, {4, 12}};
   constexpr std::uint16_t kWidths[] = {1, 2};
   std::mt19937_64 random(5);
-  int checked = 0, known = 0, near = 0;
+  int checked = 0, known = 0, near = 0, outlined = 0;
+  ScheduleOutlines outlines;
   for (const ScheduleTraits& row : schedules()) {
     for (const auto& [devices, microbatches] : kSizes) {
       for (const std::uint16_t width : kWidths) {
@@ -68,6 +69,11 @@ TEST(LeastPeriod, IsBelowTheSimulatedOfEverySchedule) {
         const double bound = one.bound(), simulated = one.simulated();
         EXPECT_LE(bound, simulated * (1 + 1e-12))
             << row.name << " p" << devices << " m" << microbatches << " width" << width;
+        if (const auto outline = outlines.of(row, request)) {
+          EXPECT_LE(to_seconds(least_period(*outline, width, one.costs)), simulated * (1 + 1e-12))
+              << row.name << " p" << devices << " m" << microbatches << " width" << width;
+          ++outlined;
+        }
         ++checked;
         known += bound > 0.0 ? 1 : 0;
         near += bound > 0.95 * simulated ? 1 : 0;
@@ -76,6 +82,7 @@ TEST(LeastPeriod, IsBelowTheSimulatedOfEverySchedule) {
   }
   EXPECT_GT(checked, 150);
   EXPECT_EQ(known, checked);
+  EXPECT_GT(outlined, 30);
   EXPECT_GT(near, checked / 2) << checked;
 }
 
@@ -88,6 +95,43 @@ TEST(LeastPeriod, IsThePeriodOfAFlush) {
   const PeriodCase one{schedule, uniform_costs(4, times, Duration(0))};
   EXPECT_EQ(least_period(schedule, one.costs), Duration(11 * 300 + 7));
   EXPECT_DOUBLE_EQ(one.simulated(), one.bound());
+}
+
+// Interleaving's, m v (f + b) + (p − 1)(f + b) for v stages of f and b a device, by its outline.
+TEST(LeastPeriod, OfAnOutlineIsThePeriodOfAFlush) {
+  ScheduleRequest request = request_for(4, 8);
+  request.chunks = 3;
+  const ScheduleTraits& row = find_schedule("interleaved");
+  const StageTimes times{
+      .forward = Duration(100), .backward = Duration(200), .update = Duration(7)};
+  const PeriodCase one{make_schedule(row, request), uniform_costs(12, times, Duration(0))};
+  const auto outline = ScheduleOutlines().of(row, request);
+  ASSERT_TRUE(outline.has_value());
+  const Duration least = least_period(*outline, 1, one.costs);
+  EXPECT_EQ(least, Duration(8 * 3 * 300 + 3 * 300 + 7));
+  EXPECT_NEAR(one.simulated(), to_seconds(least), 15e-9);  // updates of other stages
+}
+
+// What a bound may not leave out, and not count twice: a sum before the update, transfers there and
+// back, each slice's own time.
+TEST(LeastPeriod, OfAnOutlineCountsWhatTheFirstStageWaitsFor) {
+  ScheduleRequest request = request_for(2, 4);
+  const ScheduleTraits& row = find_schedule("zbv");
+  StageCosts costs = uniform_costs(4,
+                                   {.forward = Duration(100),
+                                    .backward_input = Duration(100),
+                                    .backward_weight = Duration(100),
+                                    .update = Duration(7),
+                                    .reduce = Duration(5000)},
+                                   Duration(0));
+  const auto outline = ScheduleOutlines().of(row, request);
+  ASSERT_TRUE(outline.has_value());
+  const Duration alone = least_period(*outline, 1, costs);
+  EXPECT_EQ(least_period(*outline, 2, costs), Duration(4 * 500 + 7 + 5000));
+  EXPECT_EQ(alone, Duration(4 * 600 + 14));
+  costs.transfer = Duration(10000);
+  // To device 1 and back; of stage 2, to the turn and there: as far.
+  EXPECT_EQ(least_period(*outline, 1, costs), Duration(4 * 10000 + 3 * 200 + 4 * 200 + 100 + 7));
 }
 
 TEST(LeastPeriod, OfSlicesHoldsWhatEachTakes) {
