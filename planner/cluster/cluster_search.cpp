@@ -69,18 +69,21 @@ class ClusterSearch {
     answer_.frames = space_.frames().size();
     open_frames();
     const Activity progress("searching plans");
-    while (!open_.empty() && open_.top().bound < (1.0 - question_.gap) * least()) {
+    while (least_open() < (1.0 - question_.gap) * least()) {
       if (stop_ && stop_()) {
         answer_.interrupted = true;
         break;
       }
       progress.say([this] { return words(); });
-      const Open next = open_.top();
-      open_.pop();
-      if (next.shape)
-        evaluate(*next.shape, next.bound);
-      else
+      if (bound_of_frames() <= bound_of_shapes()) {
+        const OpenFrame next = frames_.back();
+        frames_.pop_back();
         expand(space_.frames()[next.frame], next.bound);
+      } else {
+        const OpenShape next = shapes_.top();
+        shapes_.pop();
+        evaluate(next.shape, next.bound);
+      }
       progress.step();
     }
     finish();
@@ -88,16 +91,23 @@ class ClusterSearch {
   }
 
  private:
-  /// A frame whose schedules are not looked at yet, or a shape.
-  struct Open {
+  /// A frame whose schedules are not looked at yet.
+  struct OpenFrame {
+    double bound = 0.0;
+    std::size_t frame = 0;  // of two alike the first
+    friend auto operator<=>(const OpenFrame&, const OpenFrame&) = default;
+  };
+  struct OpenShape {
     double bound = 0.0;
     std::size_t order = 0;  // of two alike the first
-    std::size_t frame = 0;
-    std::optional<ClusterShape> shape = {};
-    friend bool operator<(const Open& a, const Open& b) {
+    ClusterShape shape;
+    friend bool operator<(const OpenShape& a, const OpenShape& b) {
       return std::tuple(a.bound, a.order) > std::tuple(b.bound, b.order);  // the least on top
     }
   };
+  double bound_of_frames() const { return frames_.empty() ? kNever : frames_.back().bound; }
+  double bound_of_shapes() const { return shapes_.empty() ? kNever : shapes_.top().bound; }
+  double least_open() const { return std::min(bound_of_frames(), bound_of_shapes()); }
 
   /// A price for as many devices as a plan may use.
   void check_prices() const {
@@ -124,13 +134,14 @@ class ClusterSearch {
       const ClusterFrame& of = space_.frames()[frame];
       if (unpriced.contains(of.tensor)) continue;
       try {
-        open_.push({value_of(of, bounds_.of(of), 0.0), order_++, frame});
+        frames_.push_back({value_of(of, bounds_.of(of), 0.0), frame});
       } catch (const InputError& error) {
         unpriced[of.tensor] = error.what();
         answer_.rejected.push_back(
             {RejectCause::not_measured, fmt::format("tensor degree {}", of.tensor), error.what()});
       }
     }
+    std::ranges::sort(frames_, std::greater<>());
   }
 
   bool surely_too_large(const ClusterShape& shape) {
@@ -162,7 +173,7 @@ class ClusterSearch {
     std::vector<Rejected> refused;
     const auto cut = cut_ == StageCut::balanced ? StepBound::Cut::balanced : StepBound::Cut::any;
     for (const ClusterShape& shape : space_.shapes(frame, refused))
-      open_.push({std::max(bound, bound_of(shape, cut)), order_++, 0, shape});
+      shapes_.push({std::max(bound, bound_of(shape, cut)), order_++, shape});
     answer_.rejected.insert(answer_.rejected.end(), refused.begin(), refused.end());
   }
 
@@ -331,19 +342,15 @@ class ClusterSearch {
   void finish() {
     if (answer_.ranked.empty() && !answer_.interrupted)
       answer_.nearest = nearest_miss(question_, std::move(misses_));
-    answer_.bound = std::min(least(), open_.empty() ? kNever : open_.top().bound);
+    answer_.bound = std::min(least(), least_open());
     std::map<const ScheduleTraits*, double> still_open;
-    double frames = kNever;
-    for (; !open_.empty(); open_.pop()) {
-      const Open& one = open_.top();
-      if (one.shape) {
-        still_open.try_emplace(one.shape->schedule, one.bound);  // the least comes first
-        if (!surely_too_large(*one.shape))
-          might_be_better(bound_of(*one.shape, StepBound::Cut::any), *one.shape);
-      } else {
-        frames = std::min(frames, one.bound);
-      }
+    for (; !shapes_.empty(); shapes_.pop()) {
+      const OpenShape& one = shapes_.top();
+      still_open.try_emplace(one.shape.schedule, one.bound);  // the least comes first
+      if (!surely_too_large(one.shape))
+        might_be_better(bound_of(one.shape, StepBound::Cut::any), one.shape);
     }
+    const double frames = bound_of_frames();
     if (frames < answer_.any_cut || answer_.any_cut == 0.0) {
       answer_.any_cut = std::min(frames, least());
       answer_.any_cut_of.clear();
@@ -367,8 +374,9 @@ class ClusterSearch {
   StepBound bounds_;
   LeastMemory memory_;
   const DevicePrices prices_;
-  std::priority_queue<Open> open_;
-  std::size_t order_ = 0;
+  std::vector<OpenFrame> frames_;  // the one of the least bound last
+  std::priority_queue<OpenShape> shapes_;
+  std::size_t order_ = 0;     // of the next shape
   Bytes most_memory_ = 0;     // that a plan may fill of any device
   bool equal_memory_ = true;  // all devices have as much
   std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;

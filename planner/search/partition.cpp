@@ -10,16 +10,27 @@ namespace tandem {
 
 namespace {
 
+/// So many stages that cost as much.
+struct CostRun {
+  std::int64_t cost = 0;
+  std::int32_t stages = 0;
+  friend auto operator<=>(const CostRun&, const CostRun&) = default;
+};
+
 /// Stage costs, largest first. Of two with the same number of stages the lexicographically smaller
 /// is better, and stays so when both get the same further stage: what dynamic programming needs.
-using Costs = std::vector<std::int64_t>;
+/// Most stages of a deep pipeline are alike, so equal ones are counted: where runs of one cost
+/// differ in their number, the longer is followed by what the other has less, and so is greater.
+using Costs = std::vector<CostRun>;
 
 /// `rest` with one cost more.
 void merge(const Costs& rest, std::int64_t cost, Costs& merged) {
-  const auto place = std::ranges::lower_bound(rest, cost, std::greater<>());
-  merged.assign(rest.begin(), place);
-  merged.push_back(cost);
-  merged.insert(merged.end(), place, rest.end());
+  merged = rest;
+  const auto place = std::ranges::lower_bound(merged, cost, std::greater<>(), &CostRun::cost);
+  if (place != merged.end() && place->cost == cost)
+    ++place->stages;
+  else
+    merged.insert(place, {cost, 1});
 }
 
 /// Where each stage may start in cuts whose costliest stage costs at most `most`.
@@ -151,8 +162,8 @@ class SuffixCuts {
       if (!rest) continue;
       const std::int64_t cost = problem_.cost(range, stage);
       TANDEM_CHECK(cost >= 0, cost, first, end);
-      if (cost > windows_.most || (best && cost > best->front())) break;
-      if (best && !rest->empty() && rest->front() > best->front()) continue;
+      if (cost > windows_.most || (best && cost > best->front().cost)) break;
+      if (best && !rest->empty() && rest->front().cost > best->front().cost) continue;
       merge(*rest, cost, merged_);
       if (best && merged_ >= *best) continue;
       best = merged_;
