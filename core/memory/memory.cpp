@@ -189,12 +189,30 @@ Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
   return std::max(bytes.workspace, bytes.forward_workspace);
 }
 
+/// Of stashes, on each device.
+static Table<DeviceId, Bytes> pooled(const Program& program, const SlotCounts& slots,
+                                     const Table<ReplicaId, StageBytes>& bytes) {
+  const Placement& placement = program.placement();
+  const OfSlices<StashPieces> pieces = stash_pieces_of(bytes);
+  Table<DeviceId, Bytes> pools(placement.devices, 0);
+  if (placement.replicas() == placement.devices && program.slices() == 1) {
+    // Stashes of one stage are alike: the pool has as many as slots were counted from it.
+    for (const ReplicaId replica : ids(slots))
+      pools[placement.device[replica]] +=
+          slots[replica][SlotKind::stash] * total_of(pieces(replica, 0).stash);
+    return pools;
+  }
+  const Table<DeviceId, Pieces> of_devices = stash_pools(program, slots, pieces);
+  for (const DeviceId device : ids(pools)) pools[device] = total_of(of_devices[device]);
+  return pools;
+}
+
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
                                                const Table<ReplicaId, StageBytes>& bytes) {
   const Placement& placement = program.placement();
   Table<DeviceId, MemoryByClass> memory(placement.devices);
   Table<DeviceId, Bytes> workspace(placement.devices, 0);
-  const Table<DeviceId, Pieces> pools = stash_pools(program, slots, stash_pieces_of(bytes));
+  const Table<DeviceId, Bytes> pools = pooled(program, slots, bytes);
   for (const ReplicaId replica : ids(slots)) {
     const DeviceId device = placement.device[replica];
     const auto held = [&](SlotKind kind) { return slots[replica][kind] * bytes[replica][kind]; };
@@ -215,7 +233,7 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
   }
   for (const DeviceId device : ids(memory)) {
     memory[device].buffers += workspace[device];
-    for (const auto& [size, count] : pools[device]) memory[device].activations += size * count;
+    memory[device].activations += pools[device];
   }
   return memory;
 }
