@@ -12,6 +12,26 @@ constexpr float kRebaseMs = 1000.0F;
 
 constexpr std::size_t kFewestPinned = 64;
 
+std::size_t size_of_pieces(std::size_t bytes) {
+  return std::bit_ceil(std::max(bytes, kFewestPinned));
+}
+
+/// Which of the pools, which are a power of two each.
+std::size_t row_of(std::size_t bytes) {
+  return static_cast<std::size_t>(std::countr_zero(size_of_pieces(bytes)) -
+                                  std::countr_zero(kFewestPinned));
+}
+
+std::shared_ptr<std::byte[]> lend(std::vector<Pool<Piece>>& pools, std::size_t bytes) {
+  const std::shared_ptr<Piece> lent = pools[row_of(bytes)].lend();
+  return {lent, lent->get()};
+}
+
+std::shared_ptr<std::byte> pinned_memory(std::size_t bytes) { return allocate_pinned(bytes); }
+std::shared_ptr<std::byte> device_memory(std::size_t bytes) {
+  return allocate_zeros(static_cast<Bytes>(bytes));
+}
+
 }  // namespace
 
 EventClock::EventClock() : event_(std::make_shared<OwnedEvent>(make_event(cudaEventDefault))) {
@@ -44,18 +64,20 @@ Backend::Backend(BackendSetup setup, Wakeup& wakeup, std::stop_token stop)
       stop_(std::move(stop)),
       events_([] { return make_event(cudaEventDisableTiming); }),
       timed_events_([] { return make_event(cudaEventDefault); }) {
+  if (!setup_.streams) setup_.streams = std::make_shared<RunStreams>();
   enter();
   clock_ = std::make_shared<EventClock>();
   for (std::size_t bytes = kFewestPinned; bytes != 0; bytes *= 2) {
-    pinned_.emplace_back([bytes] { return allocate_pinned(bytes); });
-    numbers_.emplace_back([bytes] { return allocate_zeros(static_cast<Bytes>(bytes)); });
+    pinned_.emplace_back([bytes] { return cut(bytes, 1, pinned_memory).front(); });
+    numbers_.emplace_back([bytes] { return cut(bytes, 1, device_memory).front(); });
   }
 }
 
 Backend::~Backend() {
   // What is still running reads and writes memory that is freed next.
-  cudaSetDevice(setup_.partition->gpu());
-  for (const Stream& stream : streams_) cudaStreamSynchronize(stream.stream.get());
+  forget(cudaSetDevice(setup_.partition->gpu()));
+  setup_.streams->await();
+  for (const Stream& stream : streams_) setup_.streams->remove(stream.stream.get());
 }
 
 /// The calling thread works on this GPU from now on.
@@ -65,9 +87,30 @@ void Backend::commit() {
   enter();
   memory_ = allocate_zeros(arena_.size());
   arena_.put_at(memory_.get());
+  fill_pools();
   for (Stream& stream : streams_) {
     stream.context =
         std::make_unique<KernelContext>(stream.stream.get(), setup_.kernels.of(stream.use));
+  }
+}
+
+void Backend::fill_pools() {
+  const Stock& stock = setup_.stock;
+  for (std::size_t i = 0; i < stock.events; ++i) events_.add(make_event(cudaEventDisableTiming));
+  for (std::size_t i = 0; i < stock.timed_events; ++i)
+    timed_events_.add(make_event(cudaEventDefault));
+  const auto fill = [](std::vector<Pool<Piece>>& pools, const Stock::Pieces& wanted,
+                       const auto& allocate) {
+    for (Piece& piece : cut(size_of_pieces(wanted.bytes), wanted.count, allocate))
+      pools[row_of(wanted.bytes)].add(std::move(piece));
+  };
+  for (const Stock::Pieces& wanted : stock.pinned) fill(pinned_, wanted, pinned_memory);
+  for (const Stock::Pieces& wanted : stock.numbers) {
+    if (setup_.is_reached) {
+      fill(numbers_, wanted, device_memory);
+    } else {
+      fill(pinned_, wanted, pinned_memory);
+    }
   }
 }
 
@@ -76,20 +119,6 @@ Bytes Backend::workspace_bytes() const {
   for (const Stream& stream : streams_) bytes += stream.context->bytes();
   return bytes;
 }
-
-namespace {
-
-/// Of the pools, which are a power of two each.
-template <class Memory>
-std::shared_ptr<std::byte[]> lend(std::vector<Pool<Memory>>& pools, std::size_t bytes) {
-  const std::size_t size = std::bit_ceil(std::max(bytes, kFewestPinned));
-  const std::size_t row =
-      static_cast<std::size_t>(std::countr_zero(size) - std::countr_zero(kFewestPinned));
-  const std::shared_ptr<Memory> lent = pools[row].lend();
-  return {lent, lent->get()};
-}
-
-}  // namespace
 
 std::shared_ptr<std::byte[]> Backend::pinned(std::size_t bytes) { return lend(pinned_, bytes); }
 
@@ -118,20 +147,21 @@ Backend::Stream& Backend::add_stream(StreamUse use) {
   stream.use = use;
   stream.tasks = &tasks_.add();
   stream.stream = setup_.partition->make_stream(use);
+  setup_.streams->add(stream.stream.get());
   return stream;
 }
 
 void Backend::raise(Stream& stream, Fence& fence) {
   if (!fence.event_ || fence.gpu_ != setup_.partition->gpu()) {
-    fence.event_ = make_event(cudaEventDisableTiming);
+    fence.event_ = events_.lend();
     fence.gpu_ = setup_.partition->gpu();
   }
-  check(cudaEventRecord(fence.event_.get(), stream.stream.get()), "cudaEventRecord");
+  check(cudaEventRecord(fence.event_->get(), stream.stream.get()), "cudaEventRecord");
 }
 
 void Backend::follow(Stream& stream, Fence& fence) {
   if (!fence.event_) return;
-  check(cudaStreamWaitEvent(stream.stream.get(), fence.event_.get(), cudaEventWaitDefault),
+  check(cudaStreamWaitEvent(stream.stream.get(), fence.event_->get(), cudaEventWaitDefault),
         "cudaStreamWaitEvent");
 }
 
@@ -150,7 +180,7 @@ Mark Backend::moment(Stream& stream) {
 
 bool Backend::has_ended(cudaError_t status, const char* call) {
   if (status == cudaErrorNotReady) {
-    cudaGetLastError();  // or the next kernel would be blamed
+    forget(status);
     return false;
   }
   check(status, call);

@@ -25,6 +25,7 @@
 #include "executor/cuda/pool.h"
 #include "executor/cuda/profiler_range.h"
 #include "executor/cuda/runtime/raii.h"
+#include "executor/cuda/stock.h"
 
 namespace tandem::cuda {
 
@@ -66,11 +67,11 @@ class Mark {
   std::chrono::steady_clock::time_point time_{};
 };
 
-/// Made when it is first recorded, by the device that records it; waited for by streams of any.
+/// Lent when it is first recorded, by the device that records it; waited for by streams of any.
 class Fence {
  private:
   friend class Backend;
-  OwnedEvent event_;
+  std::shared_ptr<OwnedEvent> event_;
   int gpu_ = -1;
 };
 
@@ -95,6 +96,21 @@ struct StreamKernels {
   }
 };
 
+/// The streams of all devices of a run: each may work with the others' memory, so nobody's is freed
+/// before all have ended. Used by the thread that makes and destroys the devices.
+class RunStreams {
+ public:
+  void add(cudaStream_t stream) { streams_.push_back(stream); }
+  void remove(cudaStream_t stream) { std::erase(streams_, stream); }
+  /// Whatever they end with.
+  void await() const {
+    for (const cudaStream_t stream : streams_) forget(cudaStreamSynchronize(stream));
+  }
+
+ private:
+  std::vector<cudaStream_t> streams_;
+};
+
 struct BackendSetup {
   std::shared_ptr<Partition> partition;
   StreamKernels kernels;
@@ -103,6 +119,10 @@ struct BackendSetup {
   bool is_reached = true;
   /// Called while the host waits; throws what has failed. Empty: nothing else can.
   std::function<void()> look = {};
+  /// Made with the arena: what the run takes beyond it is made as it is needed.
+  Stock stock = {};
+  /// What the devices of a run share. Null: the device is alone.
+  std::shared_ptr<RunStreams> streams = {};
 };
 
 /// Used by its own thread only, but before and after the run.
@@ -220,6 +240,7 @@ class Backend {
   std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
   /// Of the device where others reach it, else of the host.
   std::shared_ptr<std::byte[]> numbers(std::size_t bytes);
+  void fill_pools();
   void upload(std::span<const std::byte> values, void* memory);
   /// When all that the streams were given has ended.
   void download(const void* memory, std::span<std::byte> values);
@@ -235,8 +256,8 @@ class Backend {
   Arena arena_;
   DeviceMemory memory_;
   Pool<OwnedEvent> events_, timed_events_;
-  std::vector<Pool<PinnedMemory>> pinned_;  // by the power of two of their size
-  std::vector<Pool<DeviceMemory>> numbers_;
+  std::vector<Pool<Piece>> pinned_;  // by the power of two of their size
+  std::vector<Pool<Piece>> numbers_;
   std::shared_ptr<EventClock> clock_;
   std::deque<Stream> streams_;
   TaskQueues tasks_;

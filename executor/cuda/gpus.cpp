@@ -43,7 +43,7 @@ void connect(int gpus) {
         throw AbsentError(fmt::format("GPU {} cannot reach the memory of GPU {}", here, there));
       const cudaError_t status = cudaDeviceEnablePeerAccess(there, 0);
       if (status == cudaErrorPeerAccessAlreadyEnabled) {
-        cudaGetLastError();  // or the next kernel would be blamed
+        forget(status);
       } else {
         check(status, "cudaDeviceEnablePeerAccess");
       }

@@ -54,6 +54,7 @@ struct Driver {
     cudaDriverEntryPointQueryResult result{};
     const cudaError_t status =
         cudaGetDriverEntryPointByVersion(name, &found, kSince, cudaEnableDefault, &result);
+    forget(status);
     if (status != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
     return reinterpret_cast<Function>(found);
   }

@@ -19,6 +19,7 @@
 #include "executor/cuda/kernels/fused_attention.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
+#include "executor/cuda/stock.h"
 #include "executor/run/training_run.h"
 
 namespace tandem {
@@ -65,6 +66,20 @@ Table<DeviceId, Bytes> workspace_of(const Program& program, const cuda::StreamKe
   return cuda::planned_workspace(
       program, {.sums = KernelContext::bytes_of(kernels.of(StreamUse::sums)),
                 .computation = KernelContext::bytes_of(kernels.of(StreamUse::computation))});
+}
+
+/// Of each device of a pipeline.
+std::vector<cuda::Stock> stocks_of(const Program& program, const TrainingSetup<float>& setup) {
+  Table<StageId, std::size_t> tensors;
+  for (const LayerRange layers : setup.layers) {
+    const Stage<cuda::Kernels<float>> stage(setup.stage.model, layers, setup.stage.microbatch_size,
+                                            1.0);
+    tensors.push_back(stage.parameters().size());
+  }
+  std::vector<cuda::Stock> stocks;
+  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
+    stocks.push_back(cuda::stock_of(program, device, setup, tensors));
+  return stocks;
 }
 
 /// Throws InfeasibleError where the run does not fit into what is free now.
@@ -116,11 +131,15 @@ class CudaTrainer : public Trainer {
         std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms, false, setup.on_notice);
     check_room(program, setup, places, workspace_of(program, kernels));
     const std::unique_ptr<cuda::GpuTransport> transport = make_transport(program, setup, places);
+    const auto streams = std::make_shared<cuda::RunStreams>();
+    const std::vector<cuda::Stock> stocks = stocks_of(program, setup);
     const auto set_up = [&](DeviceId device, const std::stop_token& stop) {
       cuda::BackendSetup of_device{.partition = places[index(device)],
                                    .kernels = kernels,
                                    .keeps_times = setup.keep_timeline,
-                                   .is_reached = !setup.by_messages};
+                                   .is_reached = !setup.by_messages,
+                                   .stock = stocks[index(device) % stocks.size()],
+                                   .streams = streams};
       if (transport) {
         transport->heed(stop);
         of_device.look = [&transport, device] { transport->look(device); };

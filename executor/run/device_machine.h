@@ -23,6 +23,10 @@
 
 namespace tandem {
 
+/// How many tasks and calls a device with so many instructions a body has before it, at most, when
+/// it is given a further one.
+constexpr std::size_t most_queued(std::size_t instructions) { return 64 + 8 * instructions; }
+
 /// One device of one pipeline, with its streams. Used by its own thread only.
 template <class B>
 class DeviceMachine {
@@ -46,7 +50,7 @@ class DeviceMachine {
         remote_(run_state, pipeline, me, backend, stages_, log_),
         slice_(program_.on(me)),
         awaited_(awaited(program_)),
-        most_queued_(64 + 8 * slice_.size()),
+        most_queued_(most_queued(slice_.size())),
         events_(program_.depth() * program_.size()),
         post_validation_(run_state, pipeline, me, backend, stages_, log_) {
     streams_.resize(program_.lanes().size());

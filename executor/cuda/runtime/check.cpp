@@ -44,4 +44,8 @@ void check(cudaError_t status, const char* call) {
   throw DeviceError(std::move(what));
 }
 
+void forget(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();
+}
+
 }  // namespace tandem::cuda

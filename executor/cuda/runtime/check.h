@@ -9,4 +9,8 @@ namespace tandem::cuda {
 /// LateError where it is something that ran on the GPU that failed, which any later call reports.
 void check(cudaError_t status, const char* call);
 
+/// Of a call about whose failure there is nothing to do. CUDA keeps it, and the next kernel would
+/// be blamed.
+void forget(cudaError_t status);
+
 }  // namespace tandem::cuda

@@ -16,7 +16,7 @@ namespace tandem::cuda {
 /// Gives back by a function of CUDA's.
 template <auto kFree>
 struct FreedBy {
-  void operator()(auto* owned) const { kFree(owned); }
+  void operator()(auto* owned) const { forget(kFree(owned)); }
 };
 using DeviceMemory = std::unique_ptr<std::byte, FreedBy<cudaFree>>;
 
