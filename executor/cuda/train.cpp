@@ -40,6 +40,8 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
   }
   if (setup.by_messages && setup.stage.storage == Storage::bf16)
     throw InputError("storage bf16 is not for --transport nccl; use --transport peer");
+  if (setup.stage.text != nullptr)
+    throw InputError("a text is gone on with on the CPU alone: attention on GPUs keeps no keys");
   if (std::ssize(setup.stage.slices) > cuda::kMostSlices) {
     throw InputError(fmt::format("sequences of {} slices: GPUs take at most {}",
                                  setup.stage.slices.size(), cuda::kMostSlices));

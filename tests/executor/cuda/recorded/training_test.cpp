@@ -127,6 +127,17 @@ TEST(CudaRun, KeepsTheRulesWhereTheUserStopsIt) {
   EXPECT_THAT(run.recording.broken, IsEmpty());
 }
 
+TEST(CudaRun, RefusesToGoOnWithAText) {
+  const TrainingCase test = TrainingCase::on("gpipe", 2);
+  const Slice text{.tokens = 2};
+  const RecordedRun run =
+      run_recorded(test, lower(test.make()), {},
+                   [&text](TrainingSetup<float>& setup) { setup.stage.text = &text; });
+  EXPECT_FALSE(run.report);
+  EXPECT_THAT(run.error, ::testing::HasSubstr("on the CPU alone"));
+  EXPECT_EQ(run.recording.counts().count("cudaMalloc"), 0U);
+}
+
 /// What each stream was given, in order.
 std::map<int, std::vector<std::string>> given(const Recording& recording) {
   std::map<int, std::vector<std::string>> streams;
