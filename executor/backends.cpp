@@ -47,18 +47,26 @@ constexpr std::array<BackendTraits, 2> kBackends{{
 
 constexpr std::array<TransportTraits, 5> kTransports{{
     {.name = "threads", .backend = "cpu", .storages = kWide},
-    {.name = "tcp", .backend = "cpu", .storages = kWide, .between_ranks = true},
+    {.name = "tcp",
+     .backend = "cpu",
+     .storages = kWide,
+     .within_process = false,
+     .between_ranks = true},
     {.name = "mpi",
      .backend = "cpu",
      .storages = kWide,
+     .within_process = false,
      .between_ranks = true,
+     .by_launcher = true,
      .library = find_mpi_library},
     {.name = "peer", .backend = "cuda", .storages = kBoth},
     {.name = "nccl",
      .backend = "cuda",
      .storages = kWide,
      .by_messages = true,
-     .library = find_nccl},
+     .between_ranks = true,
+     .library = find_nccl,
+     .prepare = prepare_nccl},
 }};
 
 template <class Rows>

@@ -48,8 +48,11 @@ struct TransportTraits {
   std::string_view backend;             // whose
   std::span<const Storage> storages;    // that it carries
   bool by_messages = false;             // TrainingSetup::by_messages
-  bool between_ranks = false;           // and for nothing else
+  bool within_process = true;           // between its devices
+  bool between_ranks = false;           // and their devices
+  bool by_launcher = false;             // ranks must have been started by one of MPI
   FoundLibrary (*library)() = nullptr;  // that it needs; null: none beside its backend
+  void (*prepare)() = nullptr;          // the process, before all else; null: nothing is needed
 };
 
 /// A backend's default is its first one.

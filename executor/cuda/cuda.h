@@ -19,6 +19,9 @@ struct FoundLibrary {
   std::string why_absent = {};  // empty: it is there
 };
 FoundLibrary find_nccl();
+/// Before CUDA or NCCL are asked for anything in a process that trains by NCCL. What the user has
+/// set in the environment stays.
+void prepare_nccl();
 FoundLibrary find_cudnn();
 
 // Throw AbsentError where nothing can be trained on GPUs.

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
+#include "executor/cuda/runtime/raii.h"
 
 namespace tandem::cuda {
 
@@ -49,6 +50,61 @@ void connect(int gpus) {
       }
     }
   }
+}
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (int gpu = 0; gpu < count_gpus(); ++gpu) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
+    names.emplace_back(properties.uuid.bytes, sizeof(properties.uuid.bytes));
+  }
+  return names;
+}
+
+namespace {
+
+class FirstMessages final : public CommunicatorGpus {
+ public:
+  FirstMessages(const Table<DeviceId, int>& gpus, const std::vector<DeviceId>& here) : gpus_(gpus) {
+    for (const DeviceId device : here) {
+      enter(device);
+      Of& made = of_[device];
+      made.memory = allocate_zeros(sizeof(float));
+      cudaStream_t stream = nullptr;
+      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+      made.stream.reset(stream);
+    }
+  }
+  void enter(DeviceId device) override { check(cudaSetDevice(gpus_[device]), "cudaSetDevice"); }
+  GpuStream stream(DeviceId device) override { return of_.at(device).stream.get(); }
+  std::span<float> number(DeviceId device) override {
+    return {reinterpret_cast<float*>(of_.at(device).memory.get()), 1};
+  }
+  bool is_idle(DeviceId device) override {
+    const cudaError_t status = cudaStreamQuery(of_.at(device).stream.get());
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();  // or the next kernel would be blamed
+      return false;
+    }
+    check(status, "cudaStreamQuery");
+    return true;
+  }
+
+ private:
+  struct Of {
+    DeviceMemory memory;
+    OwnedStream stream;
+  };
+  const Table<DeviceId, int> gpus_;
+  std::map<DeviceId, Of> of_;
+};
+
+}  // namespace
+
+std::unique_ptr<CommunicatorGpus> communicator_gpus(const Table<DeviceId, int>& gpus,
+                                                    const std::vector<DeviceId>& here) {
+  return std::make_unique<FirstMessages>(gpus, here);
 }
 
 std::string describe_gpus(int gpus) {

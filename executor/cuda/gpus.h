@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "executor/backend/notice.h"
+#include "executor/cuda/communicators.h"
 #include "executor/cuda/partition.h"
 
 namespace tandem::cuda {
@@ -19,6 +20,13 @@ std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t g
 
 /// Transfers and sums reach the memory of other GPUs. Throws AbsentError where they can't.
 void connect(int gpus);
+
+/// A name of each, which no other GPU has, whatever process sees it.
+std::vector<std::string> gpu_names();
+
+/// Of devices of this process: the GPU of each of `devices`.
+std::unique_ptr<CommunicatorGpus> communicator_gpus(const Table<DeviceId, int>& gpus,
+                                                    const std::vector<DeviceId>& here);
 
 /// Such as "2 x NVIDIA H200, driver of CUDA 13.0".
 std::string describe_gpus(int gpus);

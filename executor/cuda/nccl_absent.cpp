@@ -1,8 +1,8 @@
-// In place of the transport over NCCL, where the build found no header of it.
+// In place of the loader of NCCL, where the build found no header of it.
 
 #include "core/base/error.h"
 #include "executor/cuda/cuda.h"
-#include "executor/cuda/gpu_transport.h"
+#include "executor/cuda/nccl.h"
 
 namespace tandem {
 
@@ -12,9 +12,7 @@ FoundLibrary find_nccl() {
 
 namespace cuda {
 
-std::unique_ptr<GpuTransport> make_nccl_transport(CommunicatorPlans /*plans*/,
-                                                  const Table<DeviceId, int>& /*gpus*/,
-                                                  TransportNotices /*notices*/) {
+Nccl& nccl() {
   throw AbsentError(
       "transport nccl: this build has no code for it (tandem doctor says why); use --transport "
       "peer");

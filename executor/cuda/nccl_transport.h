@@ -1,24 +1,54 @@
 #pragma once
-// Transfers and sums over NCCL.
+// NcclTransport: transfers and sums over NCCL, between devices of one process or of several.
 
 #include <functional>
-#include <memory>
-#include <vector>
+#include <span>
+#include <stop_token>
+#include <utility>
 
-#include "executor/cuda/communicator.h"
-#include "executor/cuda/gpu_transport.h"
+#include "executor/cuda/communicators.h"
+#include "executor/run/transport.h"
 
 namespace tandem::cuda {
 
-/// Of each plan, its ranks: all of them, for one process drives all devices.
-using Communicators = std::vector<std::vector<std::unique_ptr<Communicator>>>;
+template <class B>
+class NcclTransport final : public Transport<B> {
+ public:
+  using typename Transport<B>::T;
+  using typename Transport<B>::W;
+  using typename Transport<B>::Stream;
+  /// A stream of a device's, as NCCL takes it.
+  using StreamHandle = std::function<GpuStream(DeviceId, Stream&)>;
 
-/// Throws AbsentError where two members of a communicator share a GPU, which NCCL refuses.
-void check_one_gpu_each(const CommunicatorPlans& plans, const Table<DeviceId, int>& gpus);
+  /// As Communicators'. `gpus` outlives this.
+  NcclTransport(Nccl& library, CommunicatorPlans plans, CommunicatorGpus& gpus,
+                CommunicatorsSetup setup, StreamHandle handle)
+      : Transport<B>(std::move(plans)),
+        handle_(std::move(handle)),
+        communicators_(library, this->plans(), gpus, std::move(setup)) {}
 
-/// Makes them in the order of the plans. `enter` makes a device's GPU the current one.
-Communicators make_communicators(const Nccl& library, const CommunicatorPlans& plans,
-                                 const std::function<void(DeviceId)>& enter,
-                                 const Patience& patience);
+  void send(std::size_t communicator, std::span<const T> values, Stream& stream) override {
+    const DeviceId from = this->plans().all()[communicator].devices.front();
+    communicators_.send(communicator, std::as_bytes(values), handle_(from, stream));
+  }
+  void receive(std::size_t communicator, std::span<T> values, Stream& stream) override {
+    const DeviceId to = this->plans().all()[communicator].devices.back();
+    communicators_.receive(communicator, std::as_writable_bytes(values), handle_(to, stream));
+  }
+  void sum(std::size_t communicator, DeviceId device, std::span<W> values,
+           Stream& stream) override {
+    communicators_.sum(communicator, device, values, handle_(device, stream));
+  }
+  void abort() override { communicators_.abort(); }
+
+  // As Communicators'.
+  void heed(std::stop_token stop) { communicators_.heed(std::move(stop)); }
+  void look(DeviceId device) { communicators_.look(device); }
+  void close() { communicators_.close(); }
+
+ private:
+  const StreamHandle handle_;
+  Communicators communicators_;
+};
 
 }  // namespace tandem::cuda

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/memory/memory.h"
 #include "core/memory/storage.h"
@@ -13,12 +15,13 @@
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/cuda.h"
-#include "executor/cuda/gpu_transport.h"
 #include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/attention.h"
 #include "executor/cuda/kernels/fused_attention.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
+#include "executor/cuda/nccl.h"
+#include "executor/cuda/nccl_transport.h"
 #include "executor/cuda/stock.h"
 #include "executor/run/training_run.h"
 
@@ -27,7 +30,7 @@ namespace tandem {
 namespace {
 
 using cuda::check;
-using Places = std::vector<std::shared_ptr<cuda::Partition>>;
+using Places = Table<DeviceId, std::shared_ptr<cuda::Partition>>;  // null: another rank runs it
 
 void check_supported(const Program& program, const TrainingSetup<float>& setup) {
   const auto reaches = [](const auto& each) {
@@ -84,6 +87,24 @@ std::vector<cuda::Stock> stocks_of(const Program& program, const TrainingSetup<f
   return stocks;
 }
 
+/// Shares of all GPUs, which reach one another's memory.
+Places shared_places(std::size_t devices, const TrainingSetup<float>& setup) {
+  TANDEM_CHECK(setup.others == nullptr);
+  const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
+  Places places;
+  for (auto& place : cuda::place(devices, gpus, setup.on_notice))
+    places.push_back(std::move(place));
+  cuda::connect(static_cast<int>(std::min(devices, gpus)));
+  return places;
+}
+
+/// One a GPU.
+Places places_on(const Table<DeviceId, int>& gpus, const std::vector<DeviceId>& here) {
+  Places places(gpus.size());
+  for (const DeviceId device : here) places[device] = cuda::divide(gpus[device], 1).parts.front();
+  return places;
+}
+
 /// Throws InfeasibleError where the run does not fit into what is free now.
 void check_room(const Program& program, const TrainingSetup<float>& setup, const Places& places,
                 const Table<DeviceId, Bytes>& workspace) {
@@ -97,26 +118,46 @@ void check_room(const Program& program, const TrainingSetup<float>& setup, const
   const Table<DeviceId, MemoryByClass> slots = memory_by_class(program, setup.slots, bytes);
   std::vector<cuda::PlannedDevice> devices;
   std::vector<Bytes> free;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto gpu = static_cast<std::size_t>(places[i]->gpu());
-    const auto device = id_at<DeviceId>(i % slots.size());
+  for (const DeviceId each : ids(places)) {
+    if (places[each] == nullptr) continue;
+    const auto gpu = static_cast<std::size_t>(places[each]->gpu());
+    const auto device = id_at<DeviceId>(index(each) % slots.size());
     devices.push_back({.gpu = gpu, .slots = slots[device], .workspace = workspace[device]});
-    if (gpu < free.size()) continue;
-    free.resize(gpu + 1);
-    free[gpu] = cuda::free_memory(places[i]->gpu());
+    if (gpu >= free.size()) free.resize(gpu + 1);
+    if (free[gpu] == 0) free[gpu] = cuda::free_memory(places[each]->gpu());
   }
   cuda::check_room(devices, free);
 }
 
-/// Null: devices reach into one another's memory.
-std::unique_ptr<cuda::GpuTransport> make_transport(const Program& program,
-                                                   const TrainingSetup<float>& setup,
-                                                   const Places& places) {
-  if (!setup.by_messages) return nullptr;
-  Table<DeviceId, int> gpus;
-  for (const auto& place : places) gpus.push_back(place->gpu());
-  return cuda::make_nccl_transport(CommunicatorPlans(program, width_of(program)), gpus,
-                                   {.note = setup.on_notice, .stuck = setup.on_stuck});
+/// NCCL between this process's devices and all others; null where devices reach into one another's
+/// memory. `gpus` are those of its devices.
+class Messages {
+ public:
+  using Transport = cuda::NcclTransport<cuda::Backend>;
+
+  Messages(const Program& program, const TrainingSetup<float>& setup,
+           const Table<DeviceId, int>& gpus, const std::vector<DeviceId>& here)
+      : gpus_(cuda::communicator_gpus(gpus, here)),
+        transport_(
+            cuda::nccl(), CommunicatorPlans(program, width_of(program)), *gpus_,
+            {.devices = gpus.size(),
+             .others = setup.others,
+             .notices = {.note = setup.on_notice, .stuck = setup.on_stuck}},
+            [](DeviceId, cuda::Backend::Stream& stream) { return cuda::Backend::handle(stream); }) {
+  }
+  Transport& transport() { return transport_; }
+
+ private:
+  std::unique_ptr<cuda::CommunicatorGpus> gpus_;
+  Transport transport_;
+};
+
+std::vector<DeviceId> devices_here(std::size_t devices, const OtherRanks* others) {
+  std::vector<DeviceId> here;
+  for (const DeviceId device : all_ids<DeviceId>(devices)) {
+    if (others == nullptr || others->runs_here(device)) here.push_back(device);
+  }
+  return here;
 }
 
 class CudaTrainer : public Trainer {
@@ -125,33 +166,40 @@ class CudaTrainer : public Trainer {
     check_trainable(setup.stage.model);
     check_supported(program, setup);
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
-    const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
-    const Places places = cuda::place(devices, gpus, setup.on_notice);
-    if (!setup.by_messages) cuda::connect(static_cast<int>(std::min(devices, gpus)));
+    const std::vector<DeviceId> here = devices_here(devices, setup.others);
+    Table<DeviceId, int> gpus;  // of each device, where they send messages
+    if (setup.by_messages) {
+      prepare_nccl();
+      cuda::nccl();  // or what it lacks would be said after all else
+      gpus = cuda::choose_gpus(devices, cuda::gpu_names(), setup.others);
+    }
+    const Places places = setup.by_messages ? places_on(gpus, here) : shared_places(devices, setup);
     cuda::StreamKernels kernels = stream_kernels(setup.stage);
     kernels.computation.algorithms =
         std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms, false, setup.on_notice);
     check_room(program, setup, places, workspace_of(program, kernels));
-    const std::unique_ptr<cuda::GpuTransport> transport = make_transport(program, setup, places);
     const auto streams = std::make_shared<cuda::RunStreams>();
     const std::vector<cuda::Stock> stocks = stocks_of(program, setup);
+    std::optional<Messages> messages;
+    if (setup.by_messages) messages.emplace(program, setup, gpus, here);
     const auto set_up = [&](DeviceId device, const std::stop_token& stop) {
-      cuda::BackendSetup of_device{.partition = places[index(device)],
+      cuda::BackendSetup of_device{.partition = places[device],
                                    .kernels = kernels,
                                    .keeps_times = setup.keep_timeline,
                                    .is_reached = !setup.by_messages,
                                    .stock = stocks[index(device) % stocks.size()],
                                    .streams = streams};
-      if (transport) {
-        transport->heed(stop);
-        of_device.look = [&transport, device] { transport->look(device); };
+      if (messages) {
+        messages->transport().heed(stop);
+        of_device.look = [&messages, device] { messages->transport().look(device); };
       }
       return of_device;
     };
     if (setup.stage.storage == Storage::bf16)
       return run<cuda::Bf16Backend>(program, setup, set_up, nullptr);
-    TrainingReport<float> report = run<cuda::Backend>(program, setup, set_up, transport.get());
-    if (transport && !report.interrupted) transport->close();
+    TrainingReport<float> report =
+        run<cuda::Backend>(program, setup, set_up, messages ? &messages->transport() : nullptr);
+    if (messages && !report.interrupted) messages->transport().close();
     return report;
   }
 

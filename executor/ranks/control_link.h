@@ -33,6 +33,7 @@ enum class MessageKind : std::uint32_t {
   loss,
   update,
   gathered,
+  broadcast,
   failure,
   stop,
   wants,  // whether the state after a batch is to be kept

@@ -123,6 +123,13 @@ void RankGroup::hear(std::int32_t from, MessageKind kind, std::string payload) {
       gathered_[number][from] = unpacker.text();
       return changed_.notify_all();
     }
+    case MessageKind::broadcast: {
+      Unpacker unpacker(payload);
+      const auto number = unpacker.get<std::int64_t>();
+      const std::lock_guard lock(mutex_);
+      broadcast_[number] = unpacker.text();
+      return changed_.notify_all();
+    }
     case MessageKind::over:
       return;
     case MessageKind::stop:
@@ -198,8 +205,7 @@ void RankGroup::wait(const std::function<bool()>& there, const std::string& what
       in_time = changed_.wait_for(lock, patience - first, done);
     }
   }
-  if (failure_ && refused_) throw InputError(*failure_);
-  if (failure_) throw DeviceError(*failure_);
+  check_locked();
   if (in_time) return;
   throw DeviceError(fmt::format("rank {} has waited {:.0f} s for {}{}", setup_.rank,
                                 to_seconds(patience), what, missing_ranks()));
@@ -238,6 +244,32 @@ std::vector<std::string> RankGroup::gather(std::string mine) {
   for (auto& [rank, brought] : gathered_[number]) all.push_back(std::move(brought));
   gathered_.erase(number);
   return all;
+}
+
+std::string RankGroup::broadcast(std::string mine) {
+  std::int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    number = ++broadcasts_;
+  }
+  if (setup_.rank == 0) {
+    const std::string message = Packer().add(number).add_text(mine).take();
+    for (const auto& [rank, link] : links()) link->send(MessageKind::broadcast, message);
+    return mine;
+  }
+  wait([&] { return broadcast_.contains(number); }, "what rank 0 tells", Duration::max());
+  const std::lock_guard lock(mutex_);
+  return std::move(broadcast_.extract(number).mapped());
+}
+
+void RankGroup::check() const {
+  const std::lock_guard lock(mutex_);
+  check_locked();
+}
+
+void RankGroup::check_locked() const {
+  if (failure_ && refused_) throw InputError(*failure_);
+  if (failure_) throw DeviceError(*failure_);
 }
 
 void RankGroup::agree(const std::string& what, std::uint64_t hash) {

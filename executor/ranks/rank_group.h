@@ -105,8 +105,12 @@ class RankGroup {
   void barrier();
   /// By rank, on the first one; else nothing.
   std::vector<std::string> gather(std::string mine);
+  /// What the first rank brings, on all of them.
+  std::string broadcast(std::string mine);
   /// Throws InputError, on all ranks, where one has another `hash` of `what` than the first.
   void agree(const std::string& what, std::uint64_t hash);
+  /// Throws DeviceError where a rank has failed, InputError where one was refused. Does not wait.
+  void check() const;
   /// This rank has failed: all are told, unless one has failed before. Returns what is said then.
   std::string fail(const std::string& why);
   /// What another rank has sent is wrong. From any thread, which does not wait.
@@ -153,6 +157,7 @@ class RankGroup {
   /// Throws DeviceError.
   Socket connect_to_rank(const std::string& host, std::uint16_t port, ConnectionPurpose purpose,
                          Time deadline);
+  void check_locked() const;          // REQUIRES: mutex_ is held
   std::string missing_ranks() const;  // REQUIRES: mutex_ is held
   /// Those that are connected.
   std::map<std::int32_t, Link> links() const;
@@ -177,6 +182,8 @@ class RankGroup {
   std::map<std::int64_t, std::int32_t> arrived_;
   std::int64_t gathers_ = 0;
   std::map<std::int64_t, std::map<std::int32_t, std::string>> gathered_;
+  std::int64_t broadcasts_ = 0;
+  std::map<std::int64_t, std::string> broadcast_;  // by the first rank, not taken yet
   int pongs_ = 0;
   Duration best_round_trip_ = Duration::max();
   std::optional<std::string> failure_;

@@ -65,8 +65,7 @@ RankGroup::Socket RankGroup::connect_to_rank(const std::string& host, std::uint1
     lock.lock();
     changed_.wait(lock, done);
   }
-  if (failure_ && refused_) throw InputError(*failure_);
-  if (failure_) throw DeviceError(*failure_);
+  check_locked();
   if ((*connected)->socket) return std::move(*(*connected)->socket);
   throw DeviceError(fmt::format("rank {} does not find rank {} at {} port {}: {}", setup_.rank,
                                 purpose.to, host, port, (*connected)->why));

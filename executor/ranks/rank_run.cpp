@@ -255,6 +255,9 @@ void RankRun::stop() { group_.stop_all(); }
 std::vector<std::string> RankRun::gather(std::string mine) {
   return group_.gather(std::move(mine));
 }
+std::string RankRun::broadcast(std::string mine) { return group_.broadcast(std::move(mine)); }
+void RankRun::agree(const std::string& what, std::uint64_t hash) { group_.agree(what, hash); }
+void RankRun::check() const { group_.check(); }
 
 void RankRun::end() {
   group_.barrier();

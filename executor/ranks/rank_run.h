@@ -57,6 +57,9 @@ class RankRun final : public OtherRanks {
   std::string fail(const std::string& why) override;
   void stop() override;
   std::vector<std::string> gather(std::string mine) override;
+  std::string broadcast(std::string mine) override;
+  void agree(const std::string& what, std::uint64_t hash) override;
+  void check() const override;
   void end() override;
   void abort() override;
 

@@ -55,6 +55,22 @@ class CommunicatorPlans {
   /// Those given, of no program.
   explicit CommunicatorPlans(std::vector<CommunicatorPlan> plans) : plans_(std::move(plans)) {}
 
+  /// Of norms alone: of a run whose transfers and sums go another way.
+  CommunicatorPlans norms() const {
+    CommunicatorPlans kept{std::vector<CommunicatorPlan>{}};
+    std::map<std::size_t, std::size_t> places;  // there, by those here
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      if (!plans_[i].norms) continue;
+      places.emplace(i, kept.plans_.size());
+      kept.plans_.push_back(plans_[i]);
+    }
+    for (const auto& [instruction, place] : of_) {
+      if (const auto found = places.find(place); found != places.end())
+        kept.of_.emplace(instruction, found->second);
+    }
+    return kept;
+  }
+
   /// In the order in which they are made: of each pipeline the transfers by lane, then the sums.
   const std::vector<CommunicatorPlan>& all() const { return plans_; }
   /// Which of them an instruction of a pipeline takes, if any.

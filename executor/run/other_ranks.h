@@ -84,6 +84,12 @@ class OtherRanks {
   /// Gives the first rank what each one brings, by rank, and the others nothing. Throws
   /// DeviceError where a rank has failed.
   virtual std::vector<std::string> gather(std::string mine) = 0;
+  /// Gives all ranks what the first one brings. Throws DeviceError where a rank has failed.
+  virtual std::string broadcast(std::string mine) = 0;
+  /// Throws InputError, on all ranks, where one has another `hash` of `what` than the first.
+  virtual void agree(const std::string& what, std::uint64_t hash) = 0;
+  /// Throws DeviceError where a rank has failed. Does not wait.
+  virtual void check() const = 0;
   /// Returns when all ranks have called it, and have no more to do with one another.
   virtual void end() = 0;
   /// Drops what is under way. When it returns, nothing is called any more.

@@ -81,7 +81,7 @@ class TrainingRun {
       end_failed(kOutOfMemory);
     } catch (const std::exception& error) {
       run_.others->fail(error.what());
-      run_.others->abort();
+      abort_messages();
       throw;
     }
   }
@@ -95,8 +95,13 @@ class TrainingRun {
   /// Of a run over several ranks: by what all of them say.
   [[noreturn]] void end_failed(const std::string& why) {
     const std::string said = run_.others->fail(why);
-    run_.others->abort();
+    abort_messages();
     throw DeviceError(said);
+  }
+  /// Or devices, which are to be destroyed, would wait for what other ranks no longer send.
+  void abort_messages() {
+    if (run_.transport != nullptr) run_.transport->abort();
+    run_.others->abort();
   }
 
   TrainingReport<W> run_here() {

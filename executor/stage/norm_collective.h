@@ -3,6 +3,7 @@
 // first to find them all there decides for all of them. On a GPU the decision is made, and read by
 // the steps of all stages, without the host, which learns it later.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -63,7 +64,8 @@ template <class B>
 class NormCollective {
  public:
   using Stream = typename B::Stream;
-  /// Fills in, of all squares, those that others bring, and calls once they are there.
+  /// Fills in, of all squares, those that others bring, and calls once they are there. Squares lie
+  /// in memory that the host reads, and those that nobody here brings are zero.
   using Exchange = std::function<void(std::span<double> squares, std::function<void()> ended)>;
 
   /// `stages`: those here. `tensors`: of the whole model. `exchange`: empty where all stages are
@@ -75,7 +77,9 @@ class NormCollective {
   /// The round's norm, for a stage to write its squares to.
   std::shared_ptr<UpdateNorm> enter(B& backend) {
     const std::lock_guard lock(mutex_);
-    if (!next_) next_ = std::make_shared<UpdateNorm>(backend, tensors_);
+    if (next_) return next_;
+    next_ = std::make_shared<UpdateNorm>(backend, tensors_);
+    if (exchange_) std::ranges::fill(next_->squares_of(0, tensors_), 0.0);
     return next_;
   }
 
@@ -92,7 +96,10 @@ class NormCollective {
       on_complete();
     };
     if (!exchange_) return complete();
-    exchange_(next_->squares_of(0, tensors_), complete);
+    // On a GPU squares are there once the streams have come there.
+    for (typename B::Fence& fence : fences_) backend.follow(stream, fence);
+    backend.when_done(stream,
+                      [this, complete] { exchange_(next_->squares_of(0, tensors_), complete); });
   }
   bool complete(std::int64_t round) const {
     return complete_.load(std::memory_order_acquire) >= round;

@@ -5,6 +5,7 @@
 // streams are given is held against StreamOrder. So a run that equals the CPU's, with no violation,
 // shows that nothing relies on the host's order, whatever the timing.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <concepts>
@@ -183,7 +184,9 @@ class DeferredBackend {
   }
   template <class U>
   std::shared_ptr<U[]> kernel_numbers(std::size_t count) {
-    return results<U>(count);
+    auto memory = results<U>(count);
+    std::ranges::fill(std::as_writable_bytes(std::span(memory.get(), count)), std::byte{0xff});
+    return memory;  // NaN, as what was there before may be
   }
   template <class Fill>
   void write(std::span<T> memory, const Fill& fill) {

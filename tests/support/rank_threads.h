@@ -36,6 +36,10 @@ struct RankThreads {
   std::string devices = {};  // as parse_device_ranks() reads them; empty: even
   std::function<void(std::int32_t rank, RankGroupSetup&)> change_group = {};
   std::function<void(std::int32_t rank, TrainingSetup<float>&)> change = {};
+  /// In place of the CPU's trainer, by a transport of its own: ranks' own engine carries norms.
+  std::function<TrainingReport<float>(std::int32_t rank, const Program&,
+                                      const TrainingSetup<float>&)>
+      train_by_messages = {};
 
   std::vector<RankEnd> train(const TrainingCase& test, const Program& program) const {
     const std::uint16_t port = free_port();
@@ -68,11 +72,17 @@ struct RankThreads {
     const std::size_t all = std::size_t{program.placement().devices} * test.width;
     const DeviceRanks of =
         devices.empty() ? even_device_ranks(all, ranks) : parse_device_ranks(devices, all, ranks);
-    RankRun others(group, CommunicatorPlans(program, test.width, of), of);
+    const CommunicatorPlans plans(program, test.width, of);
+    RankRun others(group, train_by_messages ? plans.norms() : plans, of);
     TrainingSetup<float> setup = setup_of<float>(test, program, data);
     setup.others = &others;
     if (change) change(rank, setup);
-    return train_on_cpu<float>(program, setup);
+    if (!train_by_messages) return train_on_cpu<float>(program, setup);
+    try {
+      return train_by_messages(rank, program, setup);
+    } catch (const std::exception& error) {
+      throw DeviceError(group.fail(error.what()));  // as the program tells the others
+    }
   }
 };
 

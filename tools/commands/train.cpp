@@ -117,7 +117,7 @@ class RunOverRanks {
  public:
   RunOverRanks(Ranks& ranks, const Training& training, const Options& options,
                TrainingSetup<float>& setup)
-      : run_(ranks.connect(training.prepared.program, training.prepared.plan.request.width)) {
+      : run_(ranks.connect(training.prepared.program, setup.by_messages)) {
     setup.others = &run_;
     if (training.checkpoints)
       service_.emplace(run_, *training.checkpoints);
@@ -424,6 +424,7 @@ int train_here(const Options& options, const RankPlace* place, Ranks* ranks) {
 
 int run_train(const Options& options) {
   check_backend(options);
+  prepare_transport(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace")))
     refuse(options, "--reference is serial: it has no trace, and nothing to verify");
   if (options.has("reference") && options.has("checkpoint"))

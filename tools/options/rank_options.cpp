@@ -16,6 +16,7 @@
 #include "executor/ranks/device_ranks.h"
 #include "executor/ranks/local_ranks.h"
 #include "executor/ranks/shared_secret.h"
+#include "executor/run/run_shape.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/notices.h"
@@ -122,11 +123,13 @@ void Ranks::fail(const std::exception& error) const {
   group_->fail(no_memory ? "out of memory" : error.what());
 }
 
-RankRun& Ranks::connect(const Program& program, std::uint16_t width) {
+RankRun& Ranks::connect(const Program& program, bool by_messages) {
+  const std::uint16_t width = width_of(program);
   const std::size_t devices = std::size_t{program.placement().devices} * width;
   DeviceRanks of = map_.empty() ? even_device_ranks(devices, count())
                                 : parse_device_ranks(map_, devices, count());
   CommunicatorPlans plans(program, width, of);
+  if (by_messages) plans = plans.norms();
   run_ = std::make_unique<RankRun>(*group_, std::move(plans), std::move(of), print_last_error);
   return *run_;
 }

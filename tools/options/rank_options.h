@@ -40,8 +40,9 @@ class Ranks {
   RankGroup& group() const { return *group_; }
   /// Tells all ranks, unless one has failed before.
   void fail(const std::exception& error) const;
-  /// The devices of a run of `width` pipelines, as --ranks maps them, connected.
-  RankRun& connect(const Program& program, std::uint16_t width);
+  /// The devices of a run, as --ranks maps them, connected. `by_messages`: of what they send one
+  /// another, norms alone go this way.
+  RankRun& connect(const Program& program, bool by_messages);
   /// Null where nothing is to go wrong.
   FaultInjector* faults() const { return faults_.get(); }
 

@@ -25,6 +25,14 @@ std::vector<std::string> transports_of(std::string_view backend) {
   return names;
 }
 
+std::vector<std::string> transports_between_ranks(std::string_view backend) {
+  std::vector<std::string> names;
+  for (const TransportTraits& transport : transports()) {
+    if (transport.backend == backend && transport.between_ranks) names.emplace_back(transport.name);
+  }
+  return names;
+}
+
 bool carries(const TransportTraits& transport, Storage storage) {
   return std::ranges::find(transport.storages, storage) != transport.storages.end();
 }
@@ -71,24 +79,30 @@ Storage storage_of(const Options& options) {
 
 void check_ranks(const Options& options, const RankPlace* place) {
   const bool several = place != nullptr;
+  const BackendTraits& backend = backend_of(options);
   const TransportTraits& transport = transport_of(options);
-  if (several && !backend_of(options).on_host)
-    refuse(options, "several ranks train on CPUs in this version: --backend {} needs one process",
-           backend_of(options).name);
-  if (several && options.has("transport") && !transport.between_ranks)
-    refuse(options, "--transport {} is within a process: ranks need tcp or mpi", transport.name);
-  if (!several && transport.between_ranks) {
-    refuse(options, "--transport {} is between ranks: start them by {}", transport.name,
-           transport.library == nullptr ? "tandem launch, torchrun, mpirun or srun"
-                                        : "mpirun or srun");
+  if (several && (options.has("transport") || !backend.on_host) && !transport.between_ranks) {
+    refuse(options, "{}: ranks with --backend {} need --transport {}",
+           options.has("transport")
+               ? fmt::format("--transport {} is within a process", transport.name)
+               : "several ranks",
+           backend.name, fmt::join(transports_between_ranks(backend.name), " or "));
   }
-  if (!several || transport.library == nullptr) return;
+  if (!several && !transport.within_process) {
+    refuse(options, "--transport {} is between ranks: start them by {}", transport.name,
+           transport.by_launcher ? "mpirun or srun" : "tandem launch, torchrun, mpirun or srun");
+  }
+  if (!several || !transport.by_launcher) return;
   if (!place->by_mpi()) {
     refuse(options, "--transport {} is for ranks that mpirun or srun has started: {} started these",
            transport.name, place->launcher);
   }
   if (const std::string why = transport.library().why_absent; !why.empty())
     throw AbsentError(fmt::format("--transport {}: {}; use --transport tcp", transport.name, why));
+}
+
+void prepare_transport(const Options& options) {
+  if (const auto prepare = transport_of(options).prepare) prepare();
 }
 
 bool by_messages(const Options& options) { return transport_of(options).by_messages; }

@@ -22,9 +22,11 @@ const BackendTraits& backend_of(const Options& options);
 Storage storage_of(const Options& options);
 Storage storage_of(const OptionValue& value);
 /// Throws UsageError where the transport is not one between ranks, though there are several, or is
-/// one, though there are not, or of another launcher; AbsentError where it is not here. `place`:
-/// null where there is one process.
+/// one alone, though there are not, or of another launcher; AbsentError where it is not here.
+/// `place`: null where there is one process.
 void check_ranks(const Options& options, const RankPlace* place);
+/// What the transport needs of the process, before its backend is asked for anything.
+void prepare_transport(const Options& options);
 /// TrainingSetup::by_messages.
 bool by_messages(const Options& options);
 

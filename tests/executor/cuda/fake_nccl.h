@@ -12,95 +12,85 @@
 
 namespace tandem::cuda::testing {
 
-/// NCCL has one state a process, and so has this: a test begins with reset().
-struct FakeNccl {
+class FakeNccl final : public Nccl {
+ public:
+  using Answers = std::deque<NcclResult>;
+
   std::vector<std::string> calls;
   /// What the next calls of each of these answer; success when none is left.
-  std::deque<ncclResult_t> to_group_end, to_init, to_send, to_all_reduce, to_async_error;
-  std::vector<ncclConfig_t> configurations;
-  std::vector<std::string> names;  // of communicators
-  std::vector<char> ids;           // the first byte of each that was given
-  int made = 0;                    // communicators; a handle is its number
-  char ids_made = 0;
+  Answers to_group_end, to_init, to_split, to_send, to_sum, to_async_error;
+  std::vector<CommunicatorPlace> places;  // of communicators
+  int ids = 0, made = 0;                  // a communicator's handle is its number
+  int wrong_size = 0;                     // the number of one that has a rank more
 
-  static FakeNccl& state() {
-    static FakeNccl state;
-    return state;
-  }
-  static const Nccl& reset() {
-    state() = {};
-    static const Nccl table = functions();
-    return table;
-  }
   std::size_t count(const std::string& call) const {
     std::size_t count = 0;
     for (const std::string& each : calls) count += each == call ? 1 : 0;
     return count;
   }
 
+  std::string version() const override { return "2.28.0"; }
+  std::string describe(NcclResult result) const override {
+    return result == NcclResult::remote_failed ? "remote error" : "some error";
+  }
+  std::string last_error(NcclHandle) const override { return "the link is down"; }
+  NcclResult make_id(NcclId& id) override {
+    id[0] = static_cast<char>(++ids);
+    return NcclResult::success;
+  }
+  NcclResult init(NcclHandle& handle, const NcclId& id, const CommunicatorPlace& place) override {
+    add(handle, place);
+    return note(fmt::format("init {} of {} by {}", place.rank, place.ranks, int{id[0]}),
+                next(to_init));
+  }
+  NcclResult split(NcclHandle parent, int part, NcclHandle& handle,
+                   const CommunicatorPlace& place) override {
+    if (part == kNoPart) return note("no part of " + number(parent), next(to_split));
+    add(handle, place);
+    return note(fmt::format("part {} of {}", part, number(parent)), next(to_split));
+  }
+  NcclResult size(NcclHandle handle, int& ranks, int& rank) override {
+    const std::size_t at = reinterpret_cast<std::size_t>(handle);
+    ranks = places[at - 1].ranks + (static_cast<int>(at) == wrong_size ? 1 : 0);
+    rank = places[at - 1].rank;
+    return NcclResult::success;
+  }
+  NcclResult async_error(NcclHandle handle, NcclResult& state) override {
+    state = next(to_async_error);
+    return note("ask " + number(handle));
+  }
+  NcclResult finalize(NcclHandle handle) override { return note("finalize " + number(handle)); }
+  NcclResult destroy(NcclHandle handle) override { return note("destroy " + number(handle)); }
+  NcclResult abort(NcclHandle handle) override { return note("abort " + number(handle)); }
+  NcclResult group_start() override { return note("{"); }
+  NcclResult group_end() override { return note("}", next(to_group_end)); }
+  NcclResult send(std::span<const std::byte> bytes, int to, NcclHandle, GpuStream) override {
+    return note(fmt::format("send {} to {}", bytes.size(), to), next(to_send));
+  }
+  NcclResult receive(std::span<std::byte> into, int from, NcclHandle, GpuStream) override {
+    return note(fmt::format("receive {} from {}", into.size(), from));
+  }
+  NcclResult sum(std::span<float> values, NcclHandle, GpuStream) override {
+    return note(fmt::format("sum {}", values.size()), next(to_sum));
+  }
+
  private:
-  static ncclResult_t next(std::deque<ncclResult_t>& answers) {
-    if (answers.empty()) return ncclSuccess;
-    const ncclResult_t answer = answers.front();
+  static NcclResult next(Answers& answers) {
+    if (answers.empty()) return NcclResult::success;
+    const NcclResult answer = answers.front();
     answers.pop_front();
     return answer;
   }
-  static ncclResult_t note(std::string call, ncclResult_t answer = ncclSuccess) {
-    state().calls.push_back(std::move(call));
+  NcclResult note(std::string call, NcclResult answer = NcclResult::success) {
+    calls.push_back(std::move(call));
     return answer;
   }
-  static std::string number(ncclComm_t handle) {
+  void add(NcclHandle& handle, const CommunicatorPlace& place) {
+    handle = reinterpret_cast<NcclHandle>(static_cast<std::size_t>(++made));
+    places.push_back(place);
+  }
+  static std::string number(NcclHandle handle) {
     return std::to_string(reinterpret_cast<std::size_t>(handle));
-  }
-
-  static ncclResult_t init(ncclComm_t* handle, int ranks, ncclUniqueId id, int rank,
-                           ncclConfig_t* config) {
-    *handle = reinterpret_cast<ncclComm_t>(static_cast<std::size_t>(++state().made));
-    state().configurations.push_back(*config);
-    state().names.emplace_back(config->commName);
-    state().ids.push_back(id.internal[0]);
-    return note(fmt::format("init {} of {}", rank, ranks), next(state().to_init));
-  }
-  static ncclResult_t async_error(ncclComm_t handle, ncclResult_t* status) {
-    *status = next(state().to_async_error);
-    return note("ask " + number(handle));
-  }
-
-  static Nccl functions() {
-    Nccl table;
-    table.version = [](int* version) {
-      *version = NCCL_VERSION_CODE;
-      return ncclSuccess;
-    };
-    table.error_string = [](ncclResult_t status) {
-      return status == ncclRemoteError ? "remote error" : "some error";
-    };
-    table.last_error = [](ncclComm_t) { return "the link is down"; };
-    table.make_id = [](ncclUniqueId* id) {
-      id->internal[0] = ++state().ids_made;
-      return ncclSuccess;
-    };
-    table.init = &init;
-    table.async_error = &async_error;
-    table.finalize = [](ncclComm_t handle) { return note("finalize " + number(handle)); };
-    table.destroy = [](ncclComm_t handle) { return note("destroy " + number(handle)); };
-    table.abort = [](ncclComm_t handle) { return note("abort " + number(handle)); };
-    table.group_start = [] { return note("{"); };
-    table.group_end = [] { return note("}", next(state().to_group_end)); };
-    table.send = [](const void*, std::size_t bytes, ncclDataType_t, int to, ncclComm_t,
-                    cudaStream_t) {
-      return note(fmt::format("send {} to {}", bytes, to), next(state().to_send));
-    };
-    table.receive = [](void*, std::size_t bytes, ncclDataType_t, int from, ncclComm_t,
-                       cudaStream_t) {
-      return note(fmt::format("receive {} from {}", bytes, from));
-    };
-    table.all_reduce = [](const void*, void*, std::size_t count, ncclDataType_t type,
-                          ncclRedOp_t operation, ncclComm_t, cudaStream_t) {
-      const bool sums = type == ncclFloat32 && operation == ncclSum;
-      return note(fmt::format("{} {}", sums ? "sum" : "other", count), next(state().to_all_reduce));
-    };
-    return table;
   }
 };
 

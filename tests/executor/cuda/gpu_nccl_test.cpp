@@ -11,7 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "executor/cuda/nccl_transport.h"
+#include "executor/cuda/communicator.h"
+#include "executor/cuda/nccl.h"
 #include "tests/executor/cuda/gpu_machine.h"
 
 namespace tandem::cuda {
@@ -44,11 +45,11 @@ class OfOne {
     cudaStream_t made = nullptr;
     check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     stream_.reset(made);
-    ncclUniqueId id{};
-    EXPECT_EQ(nccl().make_id(&id), ncclSuccess);
+    NcclId id{};
+    EXPECT_EQ(nccl().make_id(id), NcclResult::success);
     issue("ncclCommInitRankConfig", [&](Communicator& me) { return me.issue_init(id); });
   }
-  void issue(const char* call, const std::function<ncclResult_t(Communicator&)>& calls) {
+  void issue(const char* call, const std::function<NcclResult(Communicator&)>& calls) {
     Communicator* const me = &communicator_;
     Communicator::together({&me, 1}, call, calls);
   }
@@ -78,11 +79,10 @@ TEST(GpuNccl, SendsToItselfInAGroup) {
   const auto from = machine.put(numbers());
   const auto into = machine.poisoned<float>(kCount);
   one.issue("an exchange", [&](Communicator& me) {
-    const ncclResult_t sent =
-        me.issue_send(from.in().data(), from.in().size_bytes(), 0, one.stream());
-    const ncclResult_t received =
-        me.issue_receive(into.out().data(), into.out().size_bytes(), 0, one.stream());
-    return sent == ncclSuccess ? received : sent;
+    const NcclResult sent = me.issue_send(std::as_bytes(from.in()), 0, one.stream());
+    const NcclResult received =
+        me.issue_receive(std::as_writable_bytes(into.out()), 0, one.stream());
+    return sent == NcclResult::success ? received : sent;
   });
   one.wait();
   EXPECT_EQ(machine.get(into), numbers());
@@ -95,7 +95,7 @@ TEST(GpuNccl, SumsOverOne) {
   OfOne one;
   const GpuMachine machine(1);
   const auto values = machine.put(numbers());
-  one.communicator().sum(values.out().data(), kCount, one.stream());
+  one.communicator().sum(values.out(), one.stream());
   one.wait();
   EXPECT_EQ(machine.get(values), numbers());
   one.communicator().look();
@@ -107,7 +107,7 @@ TEST(GpuNccl, RefusesToSendToItselfAlone) {
   OfOne one;
   const GpuMachine machine(1);
   const auto from = machine.put(numbers());
-  EXPECT_THROW(one.communicator().send(from.in().data(), 4, 0, one.stream()), DeviceError);
+  EXPECT_THROW(one.communicator().send(std::as_bytes(from.in()), 0, one.stream()), DeviceError);
 }
 
 TEST(GpuNccl, IsAborted) {
@@ -115,17 +115,34 @@ TEST(GpuNccl, IsAborted) {
   OfOne one;
   const GpuMachine machine(1);
   const auto values = machine.put(numbers());
-  one.communicator().sum(values.out().data(), kCount, one.stream());
+  one.communicator().sum(values.out(), one.stream());
   one.communicator().abort();
-  EXPECT_THROW(one.communicator().sum(values.out().data(), kCount, one.stream()), DeviceError);
+  EXPECT_THROW(one.communicator().sum(values.out(), one.stream()), DeviceError);
 }
 
-// What check_one_gpu_each() spares the user.
+// One part of one rank, and none.
+TEST(GpuNccl, Splits) {
+  if (const auto why = why_not_tried()) GTEST_SKIP() << *why;
+  OfOne one;
+  Communicator part(nccl(), {.name = "a part"}, &wait_a_minute);
+  one.issue("ncclCommSplit", [&](Communicator& me) { return me.issue_split(7, &part); });
+  part.check_place();
+  one.issue("ncclCommSplit", [&](Communicator& me) { return me.issue_split(8, nullptr); });
+  const GpuMachine machine(1);
+  const auto values = machine.put(numbers());
+  part.sum(values.out(), one.stream());
+  one.wait();
+  EXPECT_EQ(machine.get(values), numbers());
+  for (Communicator* each : {&one.communicator(), &part}) each->begin_closing();
+  for (Communicator* each : {&one.communicator(), &part}) each->close();
+}
+
+// What choose_gpus() spares the user.
 TEST(GpuNccl, RefusesTwoRanksOnAGpuItself) {
   if (const auto why = why_not_tried()) GTEST_SKIP() << *why;
   check(cudaSetDevice(0), "cudaSetDevice");
-  ncclUniqueId id{};
-  ASSERT_EQ(nccl().make_id(&id), ncclSuccess);
+  NcclId id{};
+  ASSERT_EQ(nccl().make_id(id), NcclResult::success);
   Communicator first(nccl(), {.name = "two", .ranks = 2, .rank = 0}, &wait_a_minute);
   Communicator second(nccl(), {.name = "two", .ranks = 2, .rank = 1}, &wait_a_minute);
   const std::vector<Communicator*> both{&first, &second};

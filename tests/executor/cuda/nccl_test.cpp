@@ -26,10 +26,10 @@ std::optional<std::string> why_nccl_is_not_loaded(const std::vector<std::string>
 
 TEST(Nccl, HasAllFunctionsWhereItIs) {
   if (const auto why = why_nccl_is_not_loaded(nccl_libraries())) GTEST_SKIP() << *why;
-  EXPECT_THAT(version_of(nccl()), ::testing::MatchesRegex("2\\.[0-9]+\\.[0-9]+"));
-  EXPECT_EQ(find_nccl().version, version_of(nccl()));
+  EXPECT_THAT(nccl().version(), ::testing::MatchesRegex("2\\.[0-9]+\\.[0-9]+"));
+  EXPECT_EQ(find_nccl().version, nccl().version());
   EXPECT_EQ(find_nccl().why_absent, "");
-  EXPECT_STREQ(nccl().error_string(ncclInvalidUsage),
+  EXPECT_STREQ(nccl().describe(NcclResult::invalid_usage).c_str(),
                "invalid usage (run with NCCL_DEBUG=WARN for details)");
 }
 
