@@ -82,10 +82,10 @@ void check_ranks(const Options& options, const RankPlace* place) {
   const BackendTraits& backend = backend_of(options);
   const TransportTraits& transport = transport_of(options);
   if (several && (options.has("transport") || !backend.on_host) && !transport.between_ranks) {
-    refuse(options, "{}: ranks with --backend {} need --transport {}",
+    refuse(options, "{}several ranks with --backend {} need --transport {}",
            options.has("transport")
-               ? fmt::format("--transport {} is within a process", transport.name)
-               : "several ranks",
+               ? fmt::format("--transport {} is within a process: ", transport.name)
+               : "",
            backend.name, fmt::join(transports_between_ranks(backend.name), " or "));
   }
   if (!several && !transport.within_process) {

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "executor/cuda/communicator.h"
 #include "executor/cuda/nccl.h"
+#include "executor/cuda/runtime/raii.h"
 #include "tests/executor/cuda/gpu_machine.h"
 
 namespace tandem::cuda {

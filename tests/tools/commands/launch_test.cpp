@@ -271,6 +271,26 @@ TEST_F(Launch, RefusesMpiWhereItCannotBe) {
                                 HasSubstr("use --transport tcp")));
 }
 
+/// Several ranks on GPUs send by NCCL; what that lacks is told where it is looked for, which is
+/// after the options.
+TEST_F(Launch, TakesGpusByNcclAlone) {
+  const Ran alone = tandem("launch -n 2 -- train plan.json --backend cuda");
+  EXPECT_EQ(alone.code, 2) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("several ranks with --backend cuda need --transport nccl"));
+  const Ran peer = tandem("launch -n 2 -- train plan.json --backend cuda --transport peer");
+  EXPECT_EQ(peer.code, 2) << peer.err;
+  EXPECT_THAT(peer.err, HasSubstr("--transport peer is within a process: several ranks with "
+                                  "--backend cuda need --transport nccl"));
+  const Ran threads = tandem("launch -n 2 -- train plan.json --transport threads");
+  EXPECT_EQ(threads.code, 2) << threads.err;
+  EXPECT_THAT(threads.err,
+              HasSubstr("several ranks with --backend cpu need --transport tcp or mpi"));
+  const Ran nccl = tandem("launch -n 2 -- train plan.json --backend cuda --transport nccl");
+  if (nccl.code != 0) {
+    EXPECT_EQ(nccl.code, 5) << nccl.err;
+  }
+}
+
 std::size_t folders_of_copies() {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
