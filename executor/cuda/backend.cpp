@@ -11,9 +11,6 @@ namespace {
 constexpr float kRebaseMs = 1000.0F;
 
 constexpr std::size_t kFewestPinned = 64;
-/// What is there before the first step, up to this size, so many of each.
-constexpr std::size_t kMostFilled = std::size_t{1} << 20;
-constexpr int kFilled = 16;
 
 std::size_t size_of_pieces(std::size_t bytes) {
   return std::bit_ceil(std::max(bytes, kFewestPinned));
@@ -94,15 +91,6 @@ void Backend::commit() {
   for (Stream& stream : streams_) {
     stream.context =
         std::make_unique<KernelContext>(stream.stream.get(), setup_.kernels.of(stream.use));
-  }
-  if (!setup_.is_reached) fill_pools();
-}
-
-/// Memory that is pinned later may wait for all that runs, and messages that run wait for others.
-void Backend::fill_pools() {
-  for (std::size_t row = 0; kFewestPinned << row <= kMostFilled; ++row) {
-    std::vector<std::shared_ptr<PinnedMemory>> lent;
-    for (int i = 0; i < kFilled; ++i) lent.push_back(pinned_[row].lend());
   }
 }
 

@@ -237,7 +237,6 @@ class Backend {
 
  private:
   void enter() const;
-  void fill_pools();
   std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
   /// Of the device where others reach it, else of the host.
   std::shared_ptr<std::byte[]> numbers(std::size_t bytes);
