@@ -260,7 +260,8 @@ class NcclOfThread final : public Nccl {
     const std::int64_t number = message.receives++;
     launch(
         me, stream, [&message, number] { return message.offers > number; },
-        [this, &message, into] {
+        [this, &message, number, into] {
+          if (message.offers <= number) return;  // aborted meanwhile
           if (message.offered.size() == into.size())
             std::memcpy(into.data(), message.offered.data(), into.size());
           else

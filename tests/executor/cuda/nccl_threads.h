@@ -65,7 +65,6 @@ class NcclProcess {
   CommunicatorsSetup setup;
 
   TrainingReport<float> train(const Program& program, const TrainingSetup<float>& training) {
-    const auto woken = world_.on_change([this] { run_state_.wake_all(); });
     const std::uint16_t width = width_of(program);
     setup.devices = std::size_t{program.placement().devices} * width;
     setup.others = training.others;
@@ -78,7 +77,10 @@ class NcclProcess {
       devices_[device] = made.get();
       return made;
     };
-    TrainingReport<float> report = TrainingRun<B>(program, training, make, &transport).run();
+    TrainingRun<B> run(program, training, make, &transport);
+    // Taken back before the devices that it wakes are gone.
+    const auto woken = world_.on_change([this] { run_state_.wake_all(); });
+    TrainingReport<float> report = run.run();
     if (!report.interrupted) transport.close();
     return report;
   }
