@@ -200,7 +200,9 @@ std::vector<std::string> errors_of(NcclRanks& run, const TrainingCase& test,
   const auto start = std::chrono::steady_clock::now();
   for (const RankEnd& end : run.train(test, lower(test.make()))) errors.push_back(end.error);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
-  if (!fail_at_once) EXPECT_THAT(errors, Each(errors.front()));
+  if (!fail_at_once) {
+    EXPECT_THAT(errors, Each(errors.front()));
+  }
   expect_ended(run.world);
   EXPECT_GT(run.world.made(), 0u);
   return errors;

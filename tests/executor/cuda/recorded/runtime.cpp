@@ -91,9 +91,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
   });
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
-  return called("cudaGetDeviceProperties", kAsks, [properties](Recorder&) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return called("cudaGetDeviceProperties", kAsks, [properties, device](Recorder&) {
     std::strcpy(properties->name, "a pretended GPU");
+    properties->uuid = {};
+    properties->uuid.bytes[0] = static_cast<char>(device);
     return cudaSuccess;
   });
 }

@@ -52,8 +52,12 @@ typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef void (*cudaHostFn_t)(void* data);
 
+struct CUuuid_st {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  struct CUuuid_st uuid;
 };
 
 enum : unsigned {
