@@ -34,6 +34,10 @@ class KeptState final : public TrainingStart<W> {
     EXPECT_TRUE(added) << name(plane) << " of " << tensor << " is shown twice";
   }
   void set_steps(const std::string& tensor, std::int64_t steps) { steps_[tensor] = steps; }
+  /// Whether a run that begins with the other would see the same bits.
+  bool equals(const KeptState& other) const {
+    return batches_ == other.batches_ && planes_ == other.planes_ && steps_ == other.steps_;
+  }
   /// As if none of these had been kept.
   void drop(PlaneKind kind, std::int32_t least_age) {
     std::erase_if(planes_, [&](const auto& each) {
