@@ -14,7 +14,6 @@
 #include "executor/cpu/kernels.h"
 #include "executor/cuda/kernels/kernel_set.h"
 #include "tests/executor/cuda/machines.h"
-#include "tests/support/sanitizers.h"
 
 namespace tandem::cuda::testing {
 
@@ -260,8 +259,6 @@ inline const std::vector<AttentionShape> kAttentionShapes{
 TYPED_TEST_P(CudaKernels, Attention) {
   using A = typename TypeParam::Activation;
   for (const AttentionShape& shape : kAttentionShapes) {
-    // A sanitizer takes a minute for long ones; those of two tiles have all that it may find.
-    if (tandem::testing::kSanitized && shape.sequence > 65) continue;
     const std::int64_t rows = shape.batch * shape.sequence, sums = rows * shape.heads;
     const auto qkv0 = numbers_of<A>(rows * shape.qkv_width(), 1),
                dy0 = numbers_of<A>(rows * shape.width, 2);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/sanitizers.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -176,7 +175,6 @@ TEST_F(PlanOnCluster, OffersWhatCheckOffersAndItFits) {
         "--recompute none --microbatch-size 4",
         "--model gpt3-1.3b --cluster DGX-A100 --global-batch 64 --contention --memory 2GiB"}) {
     SCOPED_TRACE(question);
-    if (kSanitized && question.find("175b") != std::string::npos) continue;  // a minute
     const auto ran = tandem("plan " + question);
     ASSERT_EQ(ran.code, 4) << ran.err;
     const std::size_t at = ran.err.find("tandem check ");
@@ -193,7 +191,7 @@ TEST_F(PlanOnCluster, OffersWhatCheckOffersAndItFits) {
       ++offered;
     }
   }
-  EXPECT_GT(offered, kSanitized ? 4u : 6u);
+  EXPECT_GT(offered, 6u);
 }
 
 TEST_F(PlanOnCluster, FewerDevicesAreNeverFaster) {
