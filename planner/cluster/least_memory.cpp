@@ -12,7 +12,9 @@ double LeastMemory::of(const ClusterShape& shape) {
   const auto [place, unknown] =
       whole_.try_emplace({frame.tensor, frame.microbatch_size, frame.slices, frame.recompute,
                           frame.sharded_optimizer ? frame.width : 1});
-  const Plan plan = plan_of(question_, shape);
+  Plan plan = plan_of(question_, shape);
+  // So many of each stage's blocks are made again: all, where stages have no more.
+  if (frame.recompute.kind == Recompute::Kind::blocks) plan.request.recompute = Recompute::full;
   const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
   if (unknown) {
     try {

@@ -250,6 +250,19 @@ TEST(ClusterSearch, EqualsItWhereStagesAreMadeAgain) {
   EXPECT_GT(some, 3u);
 }
 
+/// How many blocks of a stage are made again depends on where it begins.
+TEST(ClusterSearch, EqualsItWhereSomeBlocksAreMadeAgain) {
+  for (const Recompute recompute :
+       {Recompute::blocks(1), Recompute::blocks(2), Recompute::uniform(3)}) {
+    ClusterQuestion question =
+        ask(small_model(7, 512), cluster_of_nodes("p3.16xlarge"), 8, Bytes{4} << 30);
+    question.most_devices = 4;
+    question.recompute = recompute;
+    question.schedules = {"1f1b", "2bw", "interleaved", "zbv", "zb-h1"};
+    expect_found(question, 100);
+  }
+}
+
 TEST(ClusterSearch, EqualsItOnUnequalDevices) {
   ClusterQuestion question = ask(small_model(4, 512), uneven_cluster(), 16, Bytes{4} << 30);
   question.schedules = {"1f1b", "zbv", "2bw", "interleaved"};
