@@ -16,6 +16,7 @@
 #include "core/schedule/options.h"
 #include "planner/cluster/least_memory.h"
 #include "planner/cluster/nearest_miss.h"
+#include "planner/cluster/pace_bound.h"
 #include "planner/cluster/step_bound.h"
 
 namespace tandem {
@@ -53,6 +54,8 @@ class ClusterSearch {
         space_(question),
         bounds_(question, memo_.ways()),
         memory_(question),
+        paces_(question, memo_.ways()),
+        most_memory_(most_usable(question)),
         prices_(*question.base.cluster) {
     check_prices();
     for (const ScheduleTraits* row : space_.schedules()) outcomes_[row].schedule = row;
@@ -60,7 +63,6 @@ class ClusterSearch {
     for (std::size_t device = 0; device < cluster.size(); ++device) {
       const Bytes memory = cluster[id_at<DeviceId>(device)].memory_bytes;
       equal_memory_ = equal_memory_ && memory == cluster[DeviceId{}].memory_bytes;
-      most_memory_ = std::max(most_memory_, question.base.assumptions.reserve.usable(memory));
     }
   }
 
@@ -163,7 +165,7 @@ class ClusterSearch {
   }
   double bound_of(const ClusterShape& shape, StepBound::Cut cut) {
     if (question_.objective == Objective::memory) return memory_.of(shape);
-    return value_of(shape.frame, bounds_.of(shape, cut), 0.0);
+    return value_of(shape.frame, std::max(bounds_.of(shape, cut), paces_.of(shape)), 0.0);
   }
   static std::size_t devices_of(const ClusterFrame& frame) {
     return static_cast<std::size_t>(frame.groups() * frame.tensor);
@@ -172,17 +174,26 @@ class ClusterSearch {
   void expand(const ClusterFrame& frame, double bound) {
     std::vector<Rejected> refused;
     const auto cut = cut_ == StageCut::balanced ? StepBound::Cut::balanced : StepBound::Cut::any;
-    for (const ClusterShape& shape : space_.shapes(frame, refused))
-      shapes_.push({std::max(bound, bound_of(shape, cut)), order_++, shape});
+    for (const ClusterShape& shape : space_.shapes(frame, refused)) {
+      const double least = std::max(bound, bound_of(shape, cut));
+      if (least < kNever)
+        shapes_.push({least, order_++, shape});
+      else
+        leave_out(shape);
+    }
     answer_.rejected.insert(answer_.rejected.end(), refused.begin(), refused.end());
+  }
+
+  void leave_out(const ClusterShape& shape) {
+    ++outcomes_[shape.schedule].too_large;
+    misses_.push_back({memory_.of(shape), shape});
   }
 
   void evaluate(const ClusterShape& shape, double bound) {
     ++answer_.shapes;
     ScheduleOutcome& outcome = outcomes_[shape.schedule];
     if (surely_too_large(shape) || sharded_is_too_large(shape)) {
-      ++outcome.too_large;
-      misses_.push_back({memory_.of(shape), shape});
+      leave_out(shape);
       return;
     }
     std::optional<ClusterCandidate> best;
@@ -373,11 +384,12 @@ class ClusterSearch {
   const ClusterSpace space_;
   StepBound bounds_;
   LeastMemory memory_;
+  PaceBound paces_;
+  const Bytes most_memory_;  // that a plan may fill of any device
   const DevicePrices prices_;
   std::vector<OpenFrame> frames_;  // the one of the least bound last
   std::priority_queue<OpenShape> shapes_;
   std::size_t order_ = 0;     // of the next shape
-  Bytes most_memory_ = 0;     // that a plan may fill of any device
   bool equal_memory_ = true;  // all devices have as much
   std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;
   std::set<Unsharded> too_large_;  // even with a sharded optimizer

@@ -152,31 +152,6 @@ double StepBound::of(const ClusterFrame& frame) {
   return seconds * kJustBelow;
 }
 
-const StepBound::Nature& StepBound::nature(const ScheduleTraits& row) {
-  const auto [place, unknown] = natures_.try_emplace(&row);
-  Nature& of = place->second;
-  if (!unknown) return of;
-  of.flushes = row.weights == WeightSemantics::vanilla && row.updates_together;
-  // A small one shows which backwards it has.
-  for (const std::int32_t microbatches : {4, 8, 2}) {
-    ScheduleRequest request{.devices = static_cast<std::uint16_t>(row.only_devices == 1 ? 1 : 2),
-                            .microbatches = microbatches};
-    if (row.replicas_per_device == 0) request.chunks = 2;
-    if (reason_against(row, request)) continue;
-    of.whole = of.halves = true;
-    for (const std::vector<Op>& order : make_schedule(row, request).order) {
-      for (const Op& op : order) {
-        const OpTraits& kind = traits(op.kind);
-        if (!kind.makes_input_gradient && !kind.makes_weight_gradient) continue;
-        const bool both = kind.makes_input_gradient && kind.makes_weight_gradient;
-        (both ? of.halves : of.whole) = false;
-      }
-    }
-    break;
-  }
-  return of;
-}
-
 double StepBound::busiest(const ClusterFrame& frame, std::size_t stages, bool halves) {
   const Key key(frame.tensor, frame.microbatch_size, frame.slices, frame.recompute);
   const auto [place, unknown] =
@@ -192,7 +167,7 @@ double StepBound::busiest(const ClusterFrame& frame, std::size_t stages, bool ha
              });
 }
 
-double StepBound::one_stage_a_device(const ClusterFrame& frame, const Nature& of) {
+double StepBound::one_stage_a_device(const ClusterFrame& frame, const ScheduleSketch& of) {
   const double computes = busiest(frame, frame.depth, of.halves);
   if (!of.flushes || !of.whole || frame.slices > 1) return computes;
   const Work& done = work(frame);
@@ -205,7 +180,7 @@ double StepBound::one_stage_a_device(const ClusterFrame& frame, const Nature& of
                                           }));
 }
 
-double StepBound::waiting(const ClusterFrame& frame, const Nature& of, std::size_t stages,
+double StepBound::waiting(const ClusterFrame& frame, const ScheduleSketch& of, std::size_t stages,
                           Cut cut) {
   const Work& done = work(frame);
   const Sums& passes = of.halves ? done.inputs : done.whole;
@@ -239,7 +214,7 @@ double StepBound::of(const ClusterShape& shape, Cut cut) {
   const ClusterFrame& frame = shape.frame;
   const double any = of(frame);
   if (!work(frame).alike) return any;
-  const Nature& of_row = nature(*shape.schedule);
+  const ScheduleSketch& of_row = sketches_.of(*shape.schedule);
   const std::uint16_t fixed = shape.schedule->replicas_per_device;
   const std::size_t stages = std::size_t{frame.depth} * (fixed == 0 ? shape.chunks : fixed);
   const Work& done = work(frame);

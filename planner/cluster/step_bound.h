@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/cluster/cluster_space.h"
+#include "planner/cluster/schedule_sketch.h"
 #include "simulator/cost/cluster_layout.h"
 #include "simulator/cost/layer_times.h"
 
@@ -51,19 +52,13 @@ class StepBound {
     Sums first_whole, first_inputs;  // Q of the first slice of each sequence
     Sums updates;                    // not sharded
   };
-  /// What is known of a schedule.
-  struct Nature {
-    bool flushes = false;                // vanilla
-    bool whole = false, halves = false;  // all backwards are; neither: some are
-  };
   static void add_layers(const LayerTimes& times, Work& work);
   const Work& work(const ClusterFrame& frame);
   Work make_work(const ClusterFrame& frame) const;
-  const Nature& nature(const ScheduleTraits& row);
   /// The least that the busiest of so many stages computes in a batch.
   double busiest(const ClusterFrame& frame, std::size_t stages, bool halves);
-  double one_stage_a_device(const ClusterFrame& frame, const Nature& of);
-  double waiting(const ClusterFrame& frame, const Nature& of, std::size_t stages, Cut cut);
+  double one_stage_a_device(const ClusterFrame& frame, const ScheduleSketch& of);
+  double waiting(const ClusterFrame& frame, const ScheduleSketch& of, std::size_t stages, Cut cut);
 
   const ClusterQuestion& question_;
   std::shared_ptr<ClusterWays> ways_;
@@ -71,7 +66,7 @@ class StepBound {
   std::map<Key, Work> known_;
   using StageKey = std::tuple<Key, std::size_t, std::int32_t, std::int64_t, bool>;
   std::map<StageKey, double> busiest_;
-  std::map<const ScheduleTraits*, Nature> natures_;
+  ScheduleSketches sketches_;
 };
 
 }  // namespace tandem

@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/model/catalog.h"
 #include "planner/cluster/least_memory.h"
+#include "planner/cluster/pace_bound.h"
 #include "planner/cluster/step_bound.h"
 #include "simulator/contention/contended.h"
 #include "simulator/cost/cluster_network.h"
@@ -117,12 +118,15 @@ struct BruteForce {
   double best_usd = std::numeric_limits<double>::infinity();
   Bytes best_peak = std::numeric_limits<Bytes>::max();
   std::size_t simulated = 0, tight = 0;
+  std::size_t paced = 0;  // those that memory bounds more than computation does
 
   explicit BruteForce(const ClusterQuestion& question) {
     const ClusterSpace space(question);
     LeastMemory least_memory(question);
     const DevicePrices price(*question.base.cluster);
-    StepBound bounds(question, std::make_shared<ClusterWays>(*question.base.cluster));
+    const auto ways = std::make_shared<ClusterWays>(*question.base.cluster);
+    StepBound bounds(question, ways);
+    PaceBound paces(question, ways);
     std::vector<Rejected> refused;
     for (const ClusterFrame& frame : space.frames()) {
       const double of_frame = bounds.of(frame);
@@ -139,7 +143,9 @@ struct BruteForce {
             if (!one) continue;
             const bool whole = question.base.cut == StageCut::blocks;  // stages may be shorter then
             EXPECT_LE(whole ? any : balanced, one->seconds) << describe(shape);
+            EXPECT_LE(paces.of(shape), one->seconds) << describe(shape);
             EXPECT_LE(least_memory.of(shape), static_cast<double>(one->peak)) << describe(shape);
+            paced += paces.of(shape) > balanced ? 1 : 0;
             best_s = std::min(best_s, one->seconds);
             best_peak = std::min(best_peak, one->peak);
             const auto devices = static_cast<std::size_t>(frame.groups() * frame.tensor);
@@ -227,6 +233,39 @@ TEST(ClusterSearch, EqualsItWhereMemoryIsShort) {
   for (const ScheduleOutcome& of : answer.schedules) too_large += of.too_large;
   EXPECT_GT(too_large, 20u);
   expect_found(question, 50);
+}
+
+/// In as much memory as each plan takes, and by either figure of it, Little's law leaves no plan
+/// out, and bounds some nearer than computation does.
+TEST(ClusterSearch, PacesHoldInJustEnoughMemory) {
+  for (const FitsBy by : {FitsBy::framework, FitsBy::tandem}) {
+    std::size_t paced = 0, near = 0;
+    ModelSpec model = small_model(8, 512);
+    model.vocabulary = 1024;
+    ClusterQuestion question = ask(model, cluster_of_nodes("p3.16xlarge"), 64, Bytes{16} << 30);
+    question.base.assumptions.fits_by = by;
+    question.most_devices = 4;
+    question.depth = 4;
+    question.microbatch_size = 4;
+    const ClusterSpace space(question);
+    std::vector<Rejected> refused;
+    for (const ClusterFrame& frame : space.frames()) {
+      for (const ClusterShape& shape : space.shapes(frame, refused)) {
+        const auto one = simulated_alone(question, shape, DeviceOrder::replicas_first, 0);
+        if (!one) continue;
+        ClusterQuestion filled = ask(model, cluster_of_nodes("p3.16xlarge"), 64, one->peak);
+        filled.base.assumptions.fits_by = by;
+        const auto ways = std::make_shared<ClusterWays>(*filled.base.cluster);
+        const double pace = PaceBound(filled, ways).of(shape);
+        EXPECT_LE(pace, one->seconds) << describe(shape);
+        paced += pace > StepBound(filled, ways).of(shape, StepBound::Cut::balanced) ? 1 : 0;
+        near += pace > 0.4 * one->seconds ? 1 : 0;
+      }
+    }
+    EXPECT_GT(paced, 0u);
+    // None is by half a pace. tandem's slots are there throughout.
+    EXPECT_EQ(near > 0, by == FitsBy::framework);
+  }
 }
 
 /// In any memory: near the least that is enough it shows what is judged before it is counted.
