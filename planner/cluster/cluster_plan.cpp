@@ -255,11 +255,10 @@ LoweredSchedule schedule_by_costs(Plan& plan, const StageCosts& costs) {
   return LoweredSchedule(make_schedule(plan));
 }
 
-StageCosts price_outline(Plan& plan, const ScheduleOutline& outline, const ClusterLayout& layout,
-                         const AnalyticAssumptions& assumptions, StageCut cut, KnownCuts& known) {
+void cut_outline(Plan& plan, const ScheduleOutline& outline, const ClusterLayout& layout,
+                 const AnalyticAssumptions& assumptions, StageCut cut, KnownCuts& known) {
   complete(plan, layout, assumptions);
   plan.stages = known.of(plan, outline.work, layout, assumptions, cut);
-  return cluster_costs(plan, outline.placement(), layout, assumptions);
 }
 
 /// Of a plan with its stages.

@@ -64,10 +64,10 @@ LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
                                     const AnalyticAssumptions& assumptions,
                                     StageCut cut = StageCut::balanced);
 
-/// Cuts a plan's stages, and prices them, by its schedule's outline alone, as with the schedule.
-/// Throws what plan_on_cluster() does of stages. REQUIRES: a cut that is worked out.
-StageCosts price_outline(Plan& plan, const ScheduleOutline& outline, const ClusterLayout& layout,
-                         const AnalyticAssumptions& assumptions, StageCut cut, KnownCuts& known);
+/// Cuts a plan's stages by its schedule's outline alone, as with the schedule. Throws what
+/// plan_on_cluster() does of stages. REQUIRES: a cut that is worked out.
+void cut_outline(Plan& plan, const ScheduleOutline& outline, const ClusterLayout& layout,
+                 const AnalyticAssumptions& assumptions, StageCut cut, KnownCuts& known);
 
 /// The schedule of a plan with its stages that orders its ops by costs, by these.
 LoweredSchedule schedule_by_costs(Plan& plan, const StageCosts& costs);

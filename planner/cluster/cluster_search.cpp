@@ -274,28 +274,36 @@ class ClusterSearch {
             question_.contention};
   }
 
-  /// What a plan costs with any schedule of its outline, and how long that takes at least.
-  struct OutlinedCosts {
-    StageCosts costs;
-    double least_s = 0.0;
+  /// What is known of a plan with any schedule of its outline.
+  struct Outlined {
+    double least_s = 0.0;              // that it takes
+    std::optional<StageCosts> costs;  // empty: by what it computes alone it is of no interest
   };
   /// Gives the plan its stages. Empty: its schedule must be made for that, and it has none.
-  std::optional<OutlinedCosts> outlined_costs(Plan& plan, const ClusterLayout& on,
-                                              const AnalyticAssumptions& assumptions) {
+  std::optional<Outlined> outlined(Plan& plan, const ClusterLayout& on,
+                                   const AnalyticAssumptions& assumptions,
+                                   const std::function<bool(double)>& interests) {
     if (cut_ != StageCut::balanced && cut_ != StageCut::blocks) return std::nullopt;
     const auto outline = outlines_.of(find_schedule(plan.schedule), plan.request);
     if (!outline) return std::nullopt;
-    StageCosts costs = price_outline(plan, *outline, on, assumptions, cut_, cuts_);
-    const double least = least_period_s(*outline, plan, costs, question_.contention);
-    return OutlinedCosts{std::move(costs), least};
+    cut_outline(plan, *outline, on, assumptions, cut_, cuts_);
+    const Placement& placement = outline->placement();
+    const auto least = [&](const StageCosts& costs) {
+      return least_period_s(*outline, plan, costs, question_.contention);
+    };
+    const double computes = least(computation_costs(plan, placement, on, assumptions));
+    if (!interests(computes)) return Outlined{computes, {}};
+    StageCosts costs = cluster_costs(plan, placement, on, assumptions);
+    const double all = least(costs);
+    return Outlined{all, std::move(costs)};
   }
 
   std::shared_ptr<const LoweredSchedule> schedule_of(Plan& plan, const ClusterLayout& on,
                                                      const AnalyticAssumptions& assumptions,
-                                                     const std::optional<OutlinedCosts>& outlined) {
+                                                     const std::optional<Outlined>& outlined) {
     if (!find_schedule(plan.schedule).orders_by_costs) return memo_.schedules().of(plan);
     return std::make_shared<const LoweredSchedule>(
-        outlined ? schedule_by_costs(plan, outlined->costs)
+        outlined ? schedule_by_costs(plan, *outlined->costs)
                  : schedule_on_cluster(plan, on, assumptions, cut_));
   }
 
@@ -309,8 +317,8 @@ class ClusterSearch {
         *memo_.layout(frame.width, frame.depth, order, static_cast<std::size_t>(frame.tensor));
     try {
       const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
-      const auto outlined = outlined_costs(plan, on, assumptions);
-      if (outlined && !interests(outlined->least_s)) return {};
+      const auto outlined = this->outlined(plan, on, assumptions, interests);
+      if (outlined && (!outlined->costs || !interests(outlined->least_s))) return {};
       const auto lowered = schedule_of(plan, on, assumptions, outlined);
       const LoweredSchedule& of = *lowered;
       const bool has_stages = outlined || shape.schedule->orders_by_costs;

@@ -57,8 +57,8 @@ class Windows {
       latest = forwards(middle);
       if (latest.back() == problem_.layers)
         high = std::min(middle, costliest(latest));
-      else
-        low = middle;
+      else  // with less than the next layer costs any stage, all would end where they do
+        low = std::max(middle, next_cost(latest) - 1);
     }
     // Where stages that may not be empty cost more, it is not known how much.
     const bool enough = filled(high);
@@ -78,6 +78,18 @@ class Windows {
         most = std::max(most, problem_.cost({starts[stage], starts[stage + 1]}, stage));
     }
     return most;
+  }
+
+  /// The least cost of a stage that goes a layer further than where these start and end.
+  std::int64_t next_cost(const std::vector<std::int32_t>& starts) const {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::int32_t stage = 0; stage < problem_.depth; ++stage) {
+      const auto at = static_cast<std::size_t>(stage);
+      const LayerRange further{starts[at], starts[at + 1] + 1};
+      if (further.last > problem_.layers || (problem_.fits && !problem_.fits(further, at))) continue;
+      least = std::min(least, problem_.cost(further, at));
+    }
+    return least;
   }
 
   /// Where stages start if each is as long as `most` allows, and leaves as many layers as `kept`

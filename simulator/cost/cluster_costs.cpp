@@ -142,6 +142,16 @@ class Pricing {
     price_sums();
     return std::move(costs_);
   }
+  /// Of what is computed alone.
+  StageCosts computation() {
+    for (const StageId stage : all_ids<StageId>(placement_.stages())) {
+      const LayerRange range = plan_.stages[index(stage)];
+      StageTimes times = slowest_layers(stage, range).of(range);
+      times.update /= optimizer_shards(plan_, assumptions_);
+      costs_.stages.push_back(times);
+    }
+    return std::move(costs_);
+  }
   /// Of what ops and transfers take.
   StageCosts costs_of_part() {
     price_ways();
@@ -179,7 +189,9 @@ class Pricing {
 
   /// On the slowest of the devices that hold it.
   const LayerTimes& slowest_layers(StageId stage, LayerRange range) const {
-    const std::vector<ReplicaId> replicas = placement_.replicas_of(stage);
+    const bool once_each = placement_.stages() == placement_.replicas();
+    const std::vector<ReplicaId> replicas =
+        once_each ? std::vector{id_at<ReplicaId>(index(stage))} : placement_.replicas_of(stage);
     const auto slowest = [&](ReplicaId replica) -> const LayerTimes& {
       return layers_.slowest(placement_.device[replica], range);
     };
@@ -281,6 +293,14 @@ class Pricing {
 
 std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assumptions) {
   return assumptions.sharded_optimizer ? plan.request.width : 1;
+}
+
+StageCosts computation_costs(const Plan& plan, const Placement& placement,
+                             const ClusterLayout& layout, const AnalyticAssumptions& assumptions) {
+  StageCosts costs = Pricing(plan, placement, layout, assumptions).computation();
+  for (const SequencePart part : sequence_parts(plan.request.slices, plan.model))
+    costs.slices.push_back(Pricing(plan, placement, layout, assumptions, part).computation());
+  return costs;
 }
 
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,

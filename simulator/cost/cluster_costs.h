@@ -26,6 +26,11 @@ std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assum
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
                          const AnalyticAssumptions& assumptions);
 
+/// No more than these: what is computed, where transfers, sums and what a batch takes beside layers
+/// take nothing. REQUIRES: as above.
+StageCosts computation_costs(const Plan& plan, const Placement& placement,
+                             const ClusterLayout& layout, const AnalyticAssumptions& assumptions);
+
 /// Layer times on device `device` of the plan: for each kind of device that stands for it.
 class ClusterLayers {
  public:
