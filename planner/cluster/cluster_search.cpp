@@ -276,7 +276,7 @@ class ClusterSearch {
 
   /// What is known of a plan with any schedule of its outline.
   struct Outlined {
-    double least_s = 0.0;              // that it takes
+    double least_s = 0.0;             // that it takes
     std::optional<StageCosts> costs;  // empty: by what it computes alone it is of no interest
   };
   /// Gives the plan its stages. Empty: its schedule must be made for that, and it has none.

@@ -86,7 +86,8 @@ class Windows {
     for (std::int32_t stage = 0; stage < problem_.depth; ++stage) {
       const auto at = static_cast<std::size_t>(stage);
       const LayerRange further{starts[at], starts[at + 1] + 1};
-      if (further.last > problem_.layers || (problem_.fits && !problem_.fits(further, at))) continue;
+      if (further.last > problem_.layers || (problem_.fits && !problem_.fits(further, at)))
+        continue;
       least = std::min(least, problem_.cost(further, at));
     }
     return least;

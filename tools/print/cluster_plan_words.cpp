@@ -118,8 +118,25 @@ double model_flops_per_s(const ClusterCandidate& of) {
          static_cast<double>(of.devices);
 }
 
+/// In the mean of the devices that it uses.
+double peak_flops_per_s(const ClusterQuestion& question, const ClusterCandidate& of) {
+  double sum = 0.0;
+  for (std::size_t device = 0; device < of.devices; ++device) {
+    sum +=
+        (*question.base.cluster)[id_at<DeviceId>(device)].flops(question.base.assumptions.format);
+  }
+  return sum / static_cast<double>(of.devices);
+}
+
+bool has_unequal_devices(const Cluster& cluster) {
+  for (std::size_t device = 1; device < cluster.size(); ++device) {
+    if (&cluster[id_at<DeviceId>(device)] != &cluster[DeviceId{}]) return true;
+  }
+  return false;
+}
+
 std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
-  const double peak = (*question.base.cluster)[DeviceId{}].flops(question.base.assumptions.format);
+  const double peak = peak_flops_per_s(question, best);
   return fmt::format(
       "{}: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
       "samples/s, {:.0f} TFLOP/s a device ({:.0f} % of its peak).",
@@ -157,6 +174,11 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
         next.value == best.value ? "as good"
                                  : fmt::format("{:.2f} % {}", 100 * (next.value / best.value - 1),
                                                worse_word(question.objective))));
+  }
+  if (has_unequal_devices(*question.base.cluster)) {
+    lines.push_back(
+        "Its devices are unequal, and stand in the cluster's order: a file that names its nodes in "
+        "another order, the fastest first, may have a better plan.");
   }
   if (answer.interrupted) {
     lines.push_back(fmt::format("Stopped early: another plan may be up to {:.1f} % {}, {}.",

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -30,6 +32,29 @@ TEST_F(PlanOnCluster, SimulateAgreesWithEveryPlan) {
     EXPECT_DOUBLE_EQ(of["period_s"], plan["period_s"]) << command;
     EXPECT_GE(plan["period_s"], result["bound"]);
   }
+}
+
+/// Half of the devices compute three times as fast: the answer is held against the mean of both
+/// peaks, and says that nobody tried the nodes in another order.
+TEST_F(PlanOnCluster, UnequalDevicesHaveTheirMeanPeak) {
+  write("mixed.json", R"({"version": 1, "name": "mixed", "groups": [
+      {"name": "room", "members": [{"name": "old", "group": "DGX-A100"},
+                                   {"name": "new", "group": "DGX-H100"}, {"name": "switch"}],
+       "links": [{"between": ["old", "switch"], "bytes_per_s_one_way": 25e9, "latency_ns": 5000},
+                 {"between": ["new", "switch"], "bytes_per_s_one_way": 25e9, "latency_ns": 5000}]}],
+      "root": "room"})");
+  const std::string question =
+      "plan --model gpt3-1.3b --global-batch 64 --tensor 1 --dtype bf16 "
+      "--microbatch-size 1 --schedule 1f1b,data-parallel --cluster ";
+  const Json plan = json_of(question + "mixed.json --json")["result"];
+  const Json& best = plan["ranked"][0];
+  ASSERT_EQ(best["devices"], 16);
+  const double share = best["flops_per_s_device"].get<double>() / ((312e12 + 989.5e12) / 2);
+  EXPECT_THAT(plan["explanation"].dump(),
+              ::testing::HasSubstr(fmt::format("({:.0f} % of its peak)", 100 * share)));
+  EXPECT_THAT(plan["explanation"].dump(), ::testing::HasSubstr("devices are unequal"));
+  const Json alike = json_of(question + "DGX-A100 --json")["result"];
+  EXPECT_THAT(alike["explanation"].dump(), ::testing::Not(::testing::HasSubstr("unequal")));
 }
 
 /// Where eight devices leave a node by one link, what shares it makes another plan the fastest:
