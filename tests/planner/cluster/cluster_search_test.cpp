@@ -337,6 +337,44 @@ TEST(ClusterSearch, EqualsItWithContention) {
   EXPECT_GT(slower, 0u);
 }
 
+/// Who fixes a part of the answer is never better off: what the whole space was said to hold no
+/// better plan than is at least as good as any plan that a part of it has.
+TEST(ClusterSearch, NoPartOfTheSpaceHasABetterPlan) {
+  std::mt19937_64 random(7);
+  const auto one_of = [&random](auto values) {
+    return *(values.begin() + random() % values.size());
+  };
+  std::size_t compared = 0;
+  for (int turn = 0; turn < 16; ++turn) {
+    ClusterQuestion question =
+        ask(small_model(one_of(std::vector{3, 5, 8}), 512),
+            turn % 4 == 0 ? uneven_cluster() : cluster_of_nodes("DGX-A100"),
+            one_of(std::vector{8, 24}), Bytes{one_of(std::vector{1, 2, 8})} << 30);
+    question.microbatch_size = one_of(std::vector{1, 2, 4});
+    question.schedules = {"1f1b", "zbv", "2bw", "interleaved", "seq1f1b"};
+    if (turn % 2 == 0)
+      question.recompute = one_of(std::vector{Recompute::blocks(1), Recompute::uniform(2)});
+    const ClusterAnswer whole = find_cluster_plans(question);
+    for (int part = 0; part < 6; ++part) {
+      ClusterQuestion fixed = question;
+      if (random() % 2 == 0) fixed.depth = one_of(std::vector<std::uint16_t>{1, 2, 3, 4, 8});
+      if (random() % 2 == 0) fixed.tensor = one_of(std::vector{1, 2, 4});
+      if (random() % 2 == 0) fixed.sharded_optimizer = random() % 2 == 0;
+      if (random() % 3 == 0)
+        fixed.schedules = {one_of(std::vector<std::string>{"1f1b", "zbv", "2bw"})};
+      if (random() % 3 == 0) fixed.width = one_of(std::vector<std::uint16_t>{1, 2, 4});
+      const ClusterAnswer of_part = find_cluster_plans(fixed);
+      if (of_part.ranked.empty()) continue;
+      ASSERT_FALSE(whole.ranked.empty()) << turn;
+      EXPECT_LE(whole.ranked.front().period_s, of_part.ranked.front().period_s)
+          << turn << " " << part;
+      EXPECT_LE(whole.any_cut, of_part.ranked.front().period_s) << turn << " " << part;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 40u);
+}
+
 TEST(ClusterSearch, BoundsAreNear) {
   ClusterQuestion question =
       ask(small_model(8, 2048), cluster_of_nodes("DGX-A100"), 64, Bytes{80} << 30);
