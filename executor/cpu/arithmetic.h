@@ -71,7 +71,7 @@ TANDEM_LOOPS inline T largest(const T* x, std::size_t count) {
   }
   for (; i < count; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
   T result = lanes[0];
-  for (const T lane : lanes) result = lane > result ? lane : result;
+  for (const T& lane : lanes) result = lane > result ? lane : result;
   return result;
 }
 
