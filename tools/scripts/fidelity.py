@@ -58,27 +58,31 @@ def cut(draw, stages, uneven):
 TWO_STAGES = ("2bw", "1f1b", "zb-h1", "gpipe", "pipedream", "2bp-gpipe", "1f1b-eager", "zb-h2", "2bw", "model-parallel")
 OTHERS = (("interleaved", 4), ("data-parallel", 1), ("zbv", 4), ("looped-bfs", 4), ("gpipe", 1), ("interleaved-zb", 4),
           ("1f1b", 1), ("2bw", 1))
-CHUNKED = ("interleaved", "looped-bfs", "interleaved-zb")  # their number of chunks is a choice
-SLICED = ("terapipe", "seq1f1b", "seq1f1b-zb")
-SLICES = 4
+CHUNKED = ("interleaved", "looped-bfs", "interleaved-zb", "seq1f1b-i")  # their number of chunks is a choice
+PROFILED_SLICES = 4
+SLICED = {"terapipe": 4, "seq1f1b": 4, "seq1f1b-zb": 4,
+          "seq1f1b-i": 2}  # no more than devices; their times are fitted
 # Rows whose forward and backward may read different weights take no tied tables and no recomputation.
 TWO_EACH = ("1f1b", "pipemare", "spectrain", "spectrain-v2", "pipeoptim", "xpipe", "timeprest", "timeprest-i", "paci",
             *SLICED)
 
 
 def draw_two_each(seed):
-    """Two plans of each asynchronous and sliced schedule, and of 1f1b beside them: two stages of an untied model."""
+    """Two plans of each asynchronous and sliced schedule, and of 1f1b beside them: two devices, an untied model."""
     draw = random.Random(seed)
     plans = []
     for schedule in TWO_EACH:
+        stages = 4 if schedule in CHUNKED else 2
         for uneven in (False, True):
             plan = {"version": 1, "model": {**MODEL, "tied": False}, "schedule": schedule, "width": 1, "depth": 2,
                     "microbatch_size": draw.choice(MICROBATCH_SIZES[1:]), "microbatches": draw.choice(MICROBATCHES),
-                    "extra_in_flight": 0, "recompute": "none", "optimizer": "adamw", "stages": cut(draw, 2, uneven),
-                    "profile": "profile.json", "predicted": {"period_s": 0.0, "samples_per_s": 0.0,
-                                                             "peak_bytes": [0, 0]}}
+                    "extra_in_flight": 0, "recompute": "none", "optimizer": "adamw",
+                    "stages": cut(draw, stages, uneven), "profile": "profile.json",
+                    "predicted": {"period_s": 0.0, "samples_per_s": 0.0, "peak_bytes": [0, 0]}}
             if schedule in SLICED:
-                plan["slices"] = str(SLICES)
+                plan["slices"] = str(SLICED[schedule])
+            if schedule in CHUNKED:
+                plan["chunks"] = 2
             plans.append(plan)
     return plans
 
@@ -250,7 +254,7 @@ def main():
     folder, rate = options.output, ["--link-rate", options.link_rate] if options.link_rate else []
     os.makedirs(folder, exist_ok=True)
     plans = draw_two_each(options.seed) if options.two_each else draw_plans(options.seed, options.plans)
-    slices = ["--slices", SLICES] if options.two_each else []
+    slices = ["--slices", PROFILED_SLICES] if options.two_each else []
     write_json(os.path.join(folder, "model.json"), plans[0]["model"])
     print("profiling ...", file=sys.stderr)
     profile = profile_machine(folder, "profile.json", REPETITIONS, slices)
