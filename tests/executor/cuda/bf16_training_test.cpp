@@ -27,11 +27,16 @@ namespace {
 
 using tandem::testing::TrainingCase;
 
-enum class Fault : std::uint8_t { none, leaves_out_rounding, rounds_what_is_trained };
+enum class Fault : std::uint8_t {
+  none,
+  leaves_out_rounding,
+  copies_into_planes,  // forwards and backwards read the newest weights
+  rounds_what_is_trained,
+};
 
 /// Of the steps of all devices.
 struct Steps {
-  std::int64_t count = 0, wrong = 0;
+  std::int64_t count = 0, with_planes = 0, wrong = 0;
 };
 
 /// A step is held against the same one in float.
@@ -49,7 +54,9 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
     std::vector<float> change;
     for (const Bf16 value : spans.change) change.push_back(to_float(value));
     auto first = copy(spans.first), second = copy(spans.second), last = copy(spans.last_step);
-    std::vector<float> made(weights.size());
+    auto drift = copy(spans.drift);
+    std::vector<float> made(weights.size()), forward(given.forward_weights.size()),
+        backward(given.backward_weights.size());
     KernelSet::step(kind, spans, numbers);
     KernelSet<CpuContext>(*context_).step(kind,
                                           {.weights = weights,
@@ -57,18 +64,29 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
                                            .first = first,
                                            .second = second,
                                            .weights_out = made,
+                                           .forward_weights = forward,
+                                           .backward_weights = backward,
+                                           .drift = drift,
                                            .decayed = spans.decayed,
                                            .last_step = last,
                                            .change = change},
                                           numbers);
+    if (fault_ == Fault::copies_into_planes) {
+      for (const std::span<Bf16> plane : {spans.forward_weights, spans.backward_weights})
+        std::ranges::copy_n(as_bf16(made).begin(), std::ssize(plane), plane.begin());
+    }
     if (fault_ == Fault::rounds_what_is_trained) {
       for (float& weight : spans.weights_out) weight = to_float(narrow<Bf16>(weight));
     }
     const bool right =
         std::ranges::equal(spans.weights_out, made) && std::ranges::equal(spans.first, first) &&
         std::ranges::equal(spans.second, second) && std::ranges::equal(spans.last_step, last) &&
-        std::ranges::equal(spans.rounded, as_bf16(made));
+        std::ranges::equal(spans.rounded, as_bf16(made)) &&
+        std::ranges::equal(spans.forward_weights, as_bf16(forward)) &&
+        std::ranges::equal(spans.backward_weights, as_bf16(backward)) &&
+        std::ranges::equal(spans.drift, drift);
     ++steps_->count;
+    if (!forward.empty() || !backward.empty()) ++steps_->with_planes;
     if (!right) ++steps_->wrong;
   }
 
@@ -123,6 +141,7 @@ Outcome train_in_bf16(const TrainingCase& test, Fault fault = Fault::none) {
       }).run();
   for (const Steps& steps : devices.steps) {
     outcome.steps.count += steps.count;
+    outcome.steps.with_planes += steps.with_planes;
     outcome.steps.wrong += steps.wrong;
   }
   return outcome;
@@ -185,6 +204,8 @@ std::vector<TrainingCase> cases() {
   tests.back().optimizer.kind = OptimizerKind::muon;
   add("zb-h1", Recompute::selective);
   add("pipedream", Recompute::none);
+  for (const char* schedule : {"pipemare", "spectrain", "pipeoptim", "xpipe", "timeprest-i"})
+    add(schedule, Recompute::none);
   // Parts of odd sizes among numbers that are not rounded; a norm that all stages decide by.
   add("gpipe", Recompute::none);
   tests.back().model.width = 9;
@@ -209,6 +230,10 @@ TEST(Bf16Training, IsThatOfDoublesButForRounding) {
     EXPECT_GT(error, 1e-6);
     EXPECT_GT(outcome.steps.count, 0);
     EXPECT_EQ(outcome.steps.wrong, 0) << "of " << outcome.steps.count;
+    const bool has_planes = std::ranges::any_of(test.make().readings, [](const Reading& reading) {
+      return reading.corrects() || reading.predicts_forward();
+    });
+    EXPECT_EQ(outcome.steps.with_planes > 0, has_planes);
     expect_as_planned(test, outcome.report);
   }
 }
@@ -251,6 +276,11 @@ TEST(Bf16Training, FaultsAreFound) {
   const Outcome stale = train_in_bf16(test, Fault::leaves_out_rounding);
   EXPECT_GT(worst_loss(stale.report.losses, expected), 1e-2);
   EXPECT_GT(stale.steps.wrong, 0);
+  for (const char* schedule : {"pipemare", "pipeoptim"}) {
+    TrainingCase reading = TrainingCase::on(schedule, 2);
+    EXPECT_EQ(train_in_bf16(reading).steps.wrong, 0);
+    EXPECT_GT(train_in_bf16(reading, Fault::copies_into_planes).steps.wrong, 0);
+  }
   const Outcome coarse = train_in_bf16(test, Fault::rounds_what_is_trained);
   EXPECT_GT(coarse.steps.wrong, 0);
 }

@@ -73,6 +73,48 @@ TEST(GpuTraining, IsTheCpusButForRounding) {
   }
 }
 
+/// Twice on the GPU, the same bits; the CPU's but for rounding, in the same memory.
+void expect_as_on_the_cpu(const TrainingCase& test, Storage storage) {
+  SCOPED_TRACE(fmt::format("{} width {}{}", test.schedule, test.width,
+                           storage == Storage::bf16 ? " in bf16" : ""));
+  const Program program = lower(test.make());
+  const TrainingReport<float> gpu = train_on("cuda", test, program, false, storage);
+  const TrainingReport<float> cpu = train_on("cpu", test, program);
+  expect_close(gpu, cpu, storage == Storage::bf16 ? 1e-2 : 1e-3);
+  expect_close(train_on("cuda", test, program, false, storage), gpu, 0.0);
+  if (storage == Storage::f32) {
+    EXPECT_EQ(gpu.high_water, cpu.high_water);
+  } else {
+    EXPECT_NE(gpu.losses, cpu.losses);
+  }
+}
+
+// Forwards and backwards read planes that updates make, or the newest weights, or two steps in one.
+TEST(GpuTraining, OfAsynchronousRowsIsTheCpusButForRounding) {
+  if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  for (const char* schedule :
+       {"pipemare", "spectrain", "pipeoptim", "xpipe", "timeprest", "timeprest-i", "paci", "2bw"}) {
+    TrainingCase test = TrainingCase::on(schedule, 4);
+    ASSERT_TRUE(test.take_microbatches(4)) << schedule;
+    test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 1e-2};
+    if (test.schedule == "2bw") test.optimizer.correction = DelayCorrection::error_feedback;
+    for (const Storage storage : {Storage::f32, Storage::bf16}) expect_as_on_the_cpu(test, storage);
+  }
+}
+
+TEST(GpuTraining, OfSlicesIsTheCpusButForRounding) {
+  if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  for (const char* schedule : {"terapipe", "seq1f1b", "seq1f1b-zb", "seq1f1b-i"}) {
+    TrainingCase test = TrainingCase::on(schedule, 2);
+    test.slices = {4, 2};
+    ASSERT_TRUE(test.take_microbatches(4)) << schedule;
+    test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 1e-2};
+    for (const Storage storage : {Storage::f32, Storage::bf16}) expect_as_on_the_cpu(test, storage);
+    test.recompute = Recompute::full;
+    expect_as_on_the_cpu(test, Storage::f32);
+  }
+}
+
 /// Large enough for what is allocated to be seen in what is free.
 TrainingCase large_case(std::uint16_t devices) {
   TrainingCase test = TrainingCase::on("1f1b", devices);

@@ -675,7 +675,14 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
   }
 }
 
+/// A plane is stored as products read it: what float kernels make of it, rounded.
+template <class A>
+void expect_rounded(const std::vector<A>& plane, const std::vector<float>& in_float) {
+  EXPECT_EQ(plane, rounded<A>(in_float));
+}
+
 TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
+  using A = typename TypeParam::Activation;
   constexpr std::int64_t kCount = 777;
   const auto weights0 = random_numbers<float>(kCount, 1),
              gradient0 = random_numbers<float>(kCount, 2),
@@ -693,15 +700,26 @@ TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
   this->run([&](auto& machine, Outputs& outputs) {
     auto weights = machine.put(weights0), gradient = machine.put(gradient0),
          drift = machine.put(drift0);
-    auto corrected = machine.template poisoned<float>(kCount);
+    auto same_weights = machine.put(weights0), same_drift = machine.put(drift0);
+    auto corrected = machine.template poisoned<A>(kCount);
+    auto in_float = machine.template poisoned<float>(kCount);
     // In place, as where a stage keeps one version.
+    kernels_of<A>(machine).step(OptimizerKind::sgd,
+                                {.weights = weights.in(),
+                                 .gradient = gradient.in(),
+                                 .weights_out = weights.out(),
+                                 .backward_weights = corrected.out(),
+                                 .drift = drift.out()},
+                                numbers);
     kernels_of<float>(machine).step(OptimizerKind::sgd,
-                                    {.weights = weights.in(),
+                                    {.weights = same_weights.in(),
                                      .gradient = gradient.in(),
-                                     .weights_out = weights.out(),
-                                     .backward_weights = corrected.out(),
-                                     .drift = drift.out()},
+                                     .weights_out = same_weights.out(),
+                                     .backward_weights = in_float.out(),
+                                     .drift = same_drift.out()},
                                     numbers);
+    expect_rounded(machine.get(corrected), machine.get(in_float));
+    EXPECT_EQ(machine.get(drift), machine.get(same_drift)) << "is never rounded";
     this->expect_near(machine.get(weights), made0);
     this->expect_near(machine.get(drift), drift_after);
     this->expect_near(machine.get(corrected), corrected0);
@@ -711,6 +729,7 @@ TYPED_TEST_P(CudaKernels, StepsCorrectWhatTheyMake) {
 }
 
 TYPED_TEST_P(CudaKernels, StepsPredictWhatTheyWouldMake) {
+  using A = typename TypeParam::Activation;
   constexpr std::int64_t kCount = 777;
   const auto weights0 = random_numbers<float>(kCount, 1),
              gradient0 = random_numbers<float>(kCount, 2),
@@ -732,19 +751,32 @@ TYPED_TEST_P(CudaKernels, StepsPredictWhatTheyWouldMake) {
     this->run([&](auto& machine, Outputs& outputs) {
       auto weights = machine.put(weights0), gradient = machine.put(gradient0),
            first = machine.put(first0);
-      auto ahead = machine.template poisoned<float>(kCount),
-           back = machine.template poisoned<float>(kCount);
+      auto same_weights = machine.put(weights0), same_first = machine.put(first0);
+      auto ahead = machine.template poisoned<A>(kCount),
+           back = machine.template poisoned<A>(kCount);
+      auto float_ahead = machine.template poisoned<float>(kCount),
+           float_back = machine.template poisoned<float>(kCount);
       auto decision = machine.put(std::vector<UpdateDecision>{skipping});
       StepNumbers there = numbers;
       if (skips) there.decision = decision.in().data();
+      kernels_of<A>(machine).step(OptimizerKind::momentum,
+                                  {.weights = weights.in(),
+                                   .gradient = gradient.in(),
+                                   .first = first.out(),
+                                   .weights_out = weights.out(),
+                                   .forward_weights = ahead.out(),
+                                   .backward_weights = back.out()},
+                                  there);
       kernels_of<float>(machine).step(OptimizerKind::momentum,
-                                      {.weights = weights.in(),
+                                      {.weights = same_weights.in(),
                                        .gradient = gradient.in(),
-                                       .first = first.out(),
-                                       .weights_out = weights.out(),
-                                       .forward_weights = ahead.out(),
-                                       .backward_weights = back.out()},
+                                       .first = same_first.out(),
+                                       .weights_out = same_weights.out(),
+                                       .forward_weights = float_ahead.out(),
+                                       .backward_weights = float_back.out()},
                                       there);
+      expect_rounded(machine.get(ahead), machine.get(float_ahead));
+      expect_rounded(machine.get(back), machine.get(float_back));
       this->expect_near(machine.get(weights), made0);
       this->expect_near(machine.get(ahead), ahead0);
       this->expect_near(machine.get(back), back0);

@@ -104,14 +104,18 @@ TEST(CudaRun, KeepsTheRulesInPauses) {
   EXPECT_GT(pauses, 0);
 }
 
+// Of whole versions, and of rows whose updates make planes besides.
 TEST(CudaRun, KeepsTheRulesInBfloat16) {
-  const TrainingCase test = TrainingCase::on("1f1b", 2);
-  const RecordedRun run =
-      run_recorded(test, lower(test.make()), {.gpus = 2},
-                   [](TrainingSetup<float>& setup) { setup.stage.storage = Storage::bf16; });
-  ASSERT_TRUE(run.report) << run.error;
-  EXPECT_THAT(run.recording.broken, IsEmpty());
-  EXPECT_THAT(run.recording.made_late, IsEmpty());
+  for (const char* schedule : {"1f1b", "pipemare", "pipeoptim"}) {
+    SCOPED_TRACE(schedule);
+    const TrainingCase test = TrainingCase::on(schedule, 2);
+    const RecordedRun run =
+        run_recorded(test, lower(test.make()), {.gpus = 2},
+                     [](TrainingSetup<float>& setup) { setup.stage.storage = Storage::bf16; });
+    ASSERT_TRUE(run.report) << run.error;
+    EXPECT_THAT(run.recording.broken, IsEmpty());
+    EXPECT_THAT(run.recording.made_late, IsEmpty());
+  }
 }
 
 TEST(CudaRun, KeepsTheRulesWhereTheUserStopsIt) {
