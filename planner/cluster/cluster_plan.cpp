@@ -13,6 +13,7 @@
 #include "core/lower/lower.h"
 #include "core/text/count_text.h"
 #include "planner/search/candidates.h"
+#include "simulator/cost/analytic_slices.h"
 #include "simulator/cost/iteration_model.h"
 #include "simulator/cost/slice_programme.h"
 #include "simulator/engine/blocking_transfers.h"
@@ -87,26 +88,15 @@ void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& by
   }
 }
 
-/// Time of a stage's forward and backward for a part of each sequence: of equal stages.
-SliceTime slice_time(const Plan& plan, const ClusterLayout& layout,
-                     const AnalyticAssumptions& assumptions) {
-  const auto stages = static_cast<std::int64_t>(stage_count(plan));
-  const LayerRange all{0, static_cast<std::int32_t>(layers_of(plan.model).size())};
-  return [&plan, &layout, &assumptions, stages, all](SequencePart part) {
-    const StageTimes times = ClusterLayers(plan, layout, assumptions, part).of(DeviceId{}, all);
-    return (times.forward + times.backward) / stages;
-  };
-}
-
 /// Lengths of slices that the model or its times say.
 void resolve_slices(Plan& plan, const ClusterLayout& layout,
                     const AnalyticAssumptions& assumptions) {
   Slicing& slices = plan.request.slices;
   if (slices == Slicing{}) return;
   if (slices.kind == Slicing::Kind::by_time) {
-    slices = fastest_slicing(plan.model, assumptions.tensor,
-                             static_cast<std::int64_t>(stage_count(plan)),
-                             plan.request.microbatches, slice_time(plan, layout, assumptions));
+    const auto stages = static_cast<std::int64_t>(stage_count(plan));
+    slices = fastest_slicing(plan.model, assumptions.tensor, stages, plan.request.microbatches,
+                             analytic_slice_time(plan, layout, assumptions, stages));
   } else if (slices.kind == Slicing::Kind::by_work) {
     slices = Slicing::of_lengths(slice_lengths(slices, plan.model, assumptions.tensor));
   }

@@ -12,6 +12,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "simulator/cost/boundary_transfer.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/cost/plane_prices.h"
 
@@ -166,15 +167,12 @@ class Pricing {
 
   void price_ways() {
     const std::size_t devices = placement_.devices;
-    const Bytes boundary =
-        boundary_bytes(plan_.model, part_, plan_.microbatch_size, bytes_of(assumptions_.format));
     costs_.ways.assign(devices * devices, Duration{});
     const auto price = [&](DeviceId source, DeviceId target) {
       Duration& way = costs_.ways[index(source) * devices + index(target)];
       if (source == target || way != Duration{}) return;
-      way = transfer(source, target, boundary) + duration_of(constants_.transfer_s);
-      // What a group's members got a share of each, they gather: the second half of a sum.
-      if (!assumptions_.sequence_parallel) way += layers_.tensor_sum(target) / 2;
+      way = boundary_transfer(plan_, layout_, assumptions_, part_, source, target,
+                              layers_.tensor_sum(target));
     };
     for (const Placement::Edge& edge : placement_.edges) {
       const DeviceId from = placement_.device[edge.from], to = placement_.device[edge.to];

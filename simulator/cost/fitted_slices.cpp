@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "simulator/cost/slice_programme.h"
+#include "simulator/cost/transfer_time.h"
 
 namespace tandem {
 
@@ -184,25 +184,71 @@ Profile on_slices(const Profile& profile, const std::vector<SequencePart>& parts
   return sums;
 }
 
-Slicing slicing_by_time(const Profile& profile, std::int32_t microbatch_size, std::int64_t stages,
-                        std::int64_t microbatches) {
-  check_has_slices(profile);
-  // Of the model, a forward and a backward: the fit alone, for a programme that compares times must
-  // not meet a step where they were measured.
-  const std::vector<LayerKind> layers = layers_of(profile.model);
-  Terms whole{};
-  for (const LayerCost& row : profile.slices.front().layers) {
-    if (row.microbatch_size != microbatch_size) continue;
-    const auto count = static_cast<double>(std::ranges::count(layers, row.kind));
-    for (const auto time : {&LayerCost::forward, &LayerCost::backward}) {
-      const auto read = [time](const LayerCost& of) { return of.*time; };
-      const Terms factors = fit_of(profile, row, read);
-      for (std::size_t i = 0; i < kTerms; ++i)
-        whole[i] += count * factors[i] / static_cast<double>(stages);
+namespace {
+
+constexpr std::array kBothWays{&LayerCost::forward, &LayerCost::backward};
+
+/// Forward and backward of a model's layers of one microbatch size: what was measured, and the fit.
+class ModelTimes {
+ public:
+  ModelTimes(const Profile& profile, std::int32_t microbatch_size)
+      : profile_(profile), microbatch_size_(microbatch_size), layers_(layers_of(profile.model)) {
+    for (const LayerCost& row : profile.slices.front().layers) {
+      if (row.microbatch_size != microbatch_size) continue;
+      for (const auto time : kBothWays) {
+        const Terms factors =
+            fit_of(profile, row, [time](const LayerCost& of) { return of.*time; });
+        for (std::size_t i = 0; i < kTerms; ++i) fitted_[i] += count(row) * factors[i];
+      }
     }
   }
+
+  double on(SequencePart part) const {
+    if (part == SequencePart{profile_.model.sequence, 0}) return sum_of(profile_.layers);
+    for (const SliceCosts& slice : profile_.slices) {
+      if (part == SequencePart{slice.tokens, slice.before}) return sum_of(slice.layers);
+    }
+    return value(fitted_, part);
+  }
+
+ private:
+  double count(const LayerCost& row) const {
+    return static_cast<double>(std::ranges::count(layers_, row.kind));
+  }
+  double sum_of(const std::vector<LayerCost>& rows) const {
+    double sum = 0.0;
+    for (const LayerCost& row : rows) {
+      if (row.microbatch_size != microbatch_size_) continue;
+      for (const auto time : kBothWays)
+        sum += count(row) * static_cast<double>((row.*time).count());
+    }
+    return sum;
+  }
+
+  const Profile& profile_;
+  std::int32_t microbatch_size_;
+  std::vector<LayerKind> layers_;
+  Terms fitted_{};
+};
+
+}  // namespace
+
+SliceTime measured_slice_time(const Profile& profile, std::int32_t microbatch_size,
+                              std::int64_t stages) {
+  check_has_slices(profile);
+  return [&profile, times = ModelTimes(profile, microbatch_size), microbatch_size,
+          stages](SequencePart part) {
+    const Duration compute(std::llround(times.on(part) / static_cast<double>(stages)));
+    if (stages == 1) return compute;
+    return compute +
+           2 * transfer_time(profile, boundary_bytes(profile.model, part, microbatch_size));
+  };
+}
+
+Slicing slicing_by_time(const Profile& profile, std::int32_t microbatch_size, std::int64_t stages,
+                        std::int64_t microbatches) {
   return fastest_slicing(profile.model, 1, stages, microbatches,
-                         [&](SequencePart part) { return time_on(whole, part); });
+                         measured_slice_time(profile, microbatch_size, stages));
 }
 
 }  // namespace tandem

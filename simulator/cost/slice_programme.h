@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-/// What a stage takes for forward and backward of a part of each sequence of a microbatch. The
-/// longer the part, and the more tokens stand before it, the longer.
+/// What a stage takes for forward and backward of a part of each sequence of a microbatch, and for
+/// the transfers of both.
 using SliceTime = std::function<Duration(SequencePart)>;
 
 struct FastestSlices {

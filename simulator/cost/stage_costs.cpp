@@ -12,6 +12,7 @@
 #include "simulator/cost/fitted_slices.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/cost/plane_prices.h"
+#include "simulator/cost/transfer_time.h"
 
 namespace tandem {
 
@@ -104,26 +105,6 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
     }
   };
 }
-
-namespace {
-
-/// Time for `bytes`: measured, or on the line through the two sizes nearest to it.
-Duration transfer_time(const Profile& profile, Bytes bytes) {
-  if (profile.transfers.empty()) throw InputError("the profile has no transfers");
-  std::vector<TransferCost> rows = profile.transfers;
-  std::ranges::sort(rows, {}, &TransferCost::bytes);
-  if (rows.size() == 1 || bytes <= rows.front().bytes) return rows.front().time;
-  auto above = std::ranges::lower_bound(rows, bytes, {}, &TransferCost::bytes);
-  if (above == rows.end()) --above;
-  const auto below = std::prev(above);
-  const double slope = static_cast<double>((above->time - below->time).count()) /
-                       static_cast<double>(std::max<Bytes>(above->bytes - below->bytes, 1));
-  const double time =
-      static_cast<double>(below->time.count()) + slope * static_cast<double>(bytes - below->bytes);
-  return Duration(static_cast<std::int64_t>(std::max(time, 0.0)));
-}
-
-}  // namespace
 
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size,

@@ -3,7 +3,9 @@
 #include "simulator/cost/analytic.h"
 
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -63,6 +65,40 @@ TEST(Analytic, CountsTheFlopsOfProducts) {
 TEST(Analytic, FlashComputesTheCausalHalfAndAgainInTheBackward) {
   expect_times(by_flops(kAttention, exactly(NumberFormat::fp32, AttentionKernel::flash)),
                1024 + 512, 1024 + 1280, 1024);
+}
+
+// Of l tokens behind c others, one head or several of d channels in all: 2 d pairs for a product of
+// scores, of which there are l (c + l/2) where flash attention looks at causal ones alone, and
+// l (c + l) else.
+TEST(Analytic, ASliceTakesLongerTheMoreTokensStandBeforeIt) {
+  const auto flash = exactly(NumberFormat::fp32, AttentionKernel::flash);
+  const auto on_slice = [](const AnalyticAssumptions& assumptions, LayerRange range, int l, int c) {
+    return analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(1e6, kWhatever),
+                           assumptions, {}, {l, c})
+        .of(range);
+  };
+  for (int l = 1; l <= 8; ++l) {
+    for (int c = 0; c + l <= 8; ++c) {
+      const int projections = 8 * 16 * l, causal = 8 * l * (2 * c + l), all = 16 * l * (c + l);
+      expect_times(on_slice(flash, kAttention, l, c), projections + causal,
+                   projections + causal * 5 / 2, projections);
+      expect_times(on_slice(exactly(), kAttention, l, c), projections + all, projections + 2 * all,
+                   projections);
+      expect_times(on_slice(flash, kMlp, l, c), 256 * l, 256 * l, 256 * l);
+      expect_times(on_slice(flash, kHead, l, c), 128 * l, 128 * l, 128 * l);
+    }
+  }
+  // Causal pairs are shared out among the slices; as if each stood first, some would be missing.
+  for (const std::vector<std::int32_t>& lengths :
+       {std::vector{8}, std::vector{4, 4}, std::vector{5, 3}, std::vector{1, 1, 4, 2}}) {
+    Duration behind{}, first{};
+    for (const SequencePart part : parts_of(lengths)) {
+      behind += on_slice(flash, kAttention, part.tokens, part.before).forward;
+      first += on_slice(flash, kAttention, part.tokens, 0).forward;
+    }
+    EXPECT_EQ(behind, by_flops(kAttention, flash).forward);
+    EXPECT_EQ(first == behind, lengths.size() == 1);
+  }
 }
 
 TEST(Analytic, ASharedLayerIsSplitAndSummed) {

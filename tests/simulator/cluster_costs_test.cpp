@@ -14,6 +14,7 @@
 #include "core/model/catalog.h"
 #include "core/program/cost.h"
 #include "core/schedule/schedule.h"
+#include "simulator/cost/analytic_slices.h"
 #include "tests/simulator/exactly.h"
 #include "tests/support/device_ids.h"
 
@@ -218,6 +219,32 @@ TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
   // 64 bytes of each member's over 5 bytes/s, and half of a sum.
   EXPECT_EQ(costs.ways[1], microseconds(12'800'006 + 640'000));
   EXPECT_EQ(costs.stages[StageId{0}].reduce, Duration{});  // one pipeline
+}
+
+TEST(ClusterCosts, ASlicesTimeIsAStagesShareAndTheSlowestTransferThereAndBack) {
+  const Cluster cluster(two_nodes());
+  Plan plan = two_stages();
+  plan.request.width = 1;
+  AnalyticAssumptions assumptions = exactly();
+  const auto time = [&](std::size_t devices, SequencePart part) {
+    const ClusterLayout layout(cluster, 1, devices, DeviceOrder::replicas_first);
+    const auto stages = static_cast<std::int64_t>(devices);
+    return analytic_slice_time(plan, layout, assumptions, stages)(part);
+  };
+  for (const SequencePart part : {SequencePart{8, 0}, {3, 0}, {3, 5}, {1, 6}}) {
+    const StageTimes all = analytic_layers(plan.model, 1, plan.request.recompute, plan.optimizer,
+                                           cluster[d(0)], assumptions, {}, part)
+                               .of({0, 4});
+    const Duration layers = all.forward + all.backward;
+    EXPECT_EQ(time(1, part), layers);
+    // 4 numbers of 4 bytes a token, at 100 bytes a second within a node and 10 between them.
+    EXPECT_EQ(time(2, part), layers / 2 + 2 * microseconds(160'000 * part.tokens));
+    EXPECT_EQ(time(4, part), layers / 4 + 2 * microseconds(1'600'000 * part.tokens + 6));
+  }
+  EXPECT_GT(time(4, {3, 5}), time(4, {3, 0}));
+  const Duration plain = time(2, {3, 5});
+  assumptions.calibration = {.transfer_s = 2.0};
+  EXPECT_EQ(time(2, {3, 5}), plain + seconds(4));
 }
 
 TEST(ClusterCosts, MeasuredConstantsPriceSums) {

@@ -16,6 +16,7 @@
 #include "core/memory/memory.h"
 #include "simulator/cost/slice_programme.h"
 #include "tests/simulator/published.h"
+#include "tests/support/all_slicings.h"
 
 namespace tandem::testing {
 namespace {
@@ -221,35 +222,10 @@ TEST(SliceProgramme, GivesTheGoldenValues) {
        {Row{1, 96, 120}, {2, 154, 162}, {4, 214, 246}, {8, 318, 414}, {48, 1358, 2094}}) {
     const FastestSlices found = fastest_slices(8, 1, row.stages, 1, golden_time);
     EXPECT_EQ(found.value.count(), row.best) << row.stages;
-    std::int64_t sum = 0, most = 0;
-    for (const SequencePart part : parts_of({2, 2, 2, 2})) {
-      sum += golden_time(part).count();
-      most = std::max(most, golden_time(part).count());
-    }
-    EXPECT_EQ(sum + (row.stages - 1) * most, row.four_equal);
+    EXPECT_EQ(slicing_value({2, 2, 2, 2}, row.stages, 1, golden_time), row.four_equal);
   }
   EXPECT_THAT(fastest_slices(8, 1, 1, 1, golden_time).lengths, ElementsAre(8));
   EXPECT_THAT(fastest_slices(8, 1, 2, 1, golden_time).lengths, ElementsAre(4, 2, 2));
-}
-
-/// The least of all ways to cut `tokens` at multiples of `step`.
-std::int64_t least_of_all(std::int32_t tokens, std::int32_t step, std::int64_t stages,
-                          std::int64_t microbatches, const SliceTime& time) {
-  const std::int32_t ends = (tokens + step - 1) / step;
-  std::int64_t best = std::numeric_limits<std::int64_t>::max();
-  for (std::uint32_t cuts = 0; cuts < 1U << (ends - 1); ++cuts) {
-    std::int64_t sum = 0, most = 0;
-    for (std::int32_t from = 0, to = 1; to <= ends; ++to) {
-      if (to < ends && (cuts >> (to - 1) & 1) == 0) continue;
-      const std::int32_t end = std::min(tokens, to * step);
-      const std::int64_t one = time({end - from * step, from * step}).count();
-      sum += one;
-      most = std::max(most, one);
-      from = to;
-    }
-    best = std::min(best, microbatches * sum + (stages - 1) * most);
-  }
-  return best;
 }
 
 TEST(SliceProgramme, FindsWhatBruteForceFinds) {
@@ -267,7 +243,9 @@ TEST(SliceProgramme, FindsWhatBruteForceFinds) {
     const auto step = static_cast<std::int32_t>(tokens > 10 ? 2 + below(2) : 1);
     const std::int64_t stages = 1 + below(9), microbatches = 1 + below(4);
     const FastestSlices found = fastest_slices(tokens, step, stages, microbatches, time);
-    EXPECT_EQ(found.value.count(), least_of_all(tokens, step, stages, microbatches, time)) << draw;
+    EXPECT_EQ(found.value.count(), least_slicing_value(tokens, step, stages, microbatches, time))
+        << draw;
+    EXPECT_EQ(slicing_value(found.lengths, stages, microbatches, time), found.value.count());
     EXPECT_EQ(std::accumulate(found.lengths.begin(), found.lengths.end(), 0), tokens);
   }
 }

@@ -3,8 +3,11 @@
 #include "planner/cluster/cluster_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +15,8 @@
 #include "core/model/catalog.h"
 #include "planner/cluster/cluster_setup.h"
 #include "planner/search/batch_work.h"
+#include "simulator/cost/analytic_slices.h"
+#include "tests/support/all_slicings.h"
 #include "tests/support/device_ids.h"
 
 namespace tandem {
@@ -85,6 +90,43 @@ TEST(ClusterPlan, NoOtherCutOfWholeBlocksHasALessBusyStage) {
   shallow.model.blocks = 4;
   EXPECT_THROW(plan_on_cluster(shallow, ClusterLayout(cluster, 1, 8, {}), {}, StageCut::blocks),
                InputError);
+}
+
+// Controls: without transfers, or without what stands before a slice, others are found.
+TEST(ClusterPlan, SlicesByTimeAreTheFastestOfAll) {
+  ClusterSpec spec = cluster_of_nodes("p3dn.24xlarge");
+  spec.devices[0].memory_bytes_per_s = 1e18;
+  spec.devices[0].flops_per_s.fill(1e10);
+  spec.devices[0].multiprocessors = 0;  // products of any shape reach their rate
+  const Cluster cluster(spec);
+  Plan plan = plan_of("gpt2", "terapipe", 1, 4, 1, 2);
+  plan.model = {.blocks = 4, .width = 16, .heads = 2, .sequence = 96, .vocabulary = 64};
+  plan.request.slices = {Slicing::Kind::by_time, 0};
+  const ClusterLayout layout(cluster, 1, 4, {});
+  AnalyticAssumptions assumptions;
+  assumptions.calibration = Calibration{.transfer_s = 10e-6};
+  const ClusterPlan made = plan_on_cluster(plan, layout, assumptions);
+  std::map<std::pair<std::int32_t, std::int32_t>, Duration> known;
+  const SliceTime time =
+      [&, asked = analytic_slice_time(plan, layout, assumptions, 4)](SequencePart part) {
+        const auto [at, is_new] = known.try_emplace({part.tokens, part.before});
+        if (is_new) at->second = asked(part);
+        return at->second;
+      };
+  const std::int64_t least = testing::least_slicing_value(96, 8, 4, 2, time);
+  const auto value = [&](const std::vector<std::int32_t>& lengths) {
+    return testing::slicing_value(lengths, 4, 2, time);
+  };
+  EXPECT_GT(made.plan.request.slices.count, 1);
+  EXPECT_EQ(value(made.plan.request.slices.lengths), least);
+  const ClusterLayout alone(cluster, 1, 1, {});
+  EXPECT_GT(
+      value(fastest_slices(96, 8, 4, 2, analytic_slice_time(plan, alone, assumptions, 4)).lengths),
+      least);
+  EXPECT_GT(
+      value(fastest_slices(96, 8, 4, 2, [&](SequencePart part) { return time({part.tokens, 0}); })
+                .lengths),
+      least);
 }
 
 TEST(ClusterPlan, AnEvenCutHasAsManyBlocksInEachStage) {
