@@ -47,12 +47,14 @@ PaceBound::PaceBound(const ClusterQuestion& question, std::shared_ptr<ClusterWay
 
 double PaceBound::of(const ClusterShape& shape) {
   const ClusterFrame& frame = shape.frame;
-  const double room = frame.depth * usable_ - memory_.lasting(shape);
-  if (room <= 0.0) return std::numeric_limits<double>::infinity();
   const auto [place, unknown] =
       known_.try_emplace({frame.tensor, frame.microbatch_size, frame.slices, frame.recompute});
   if (unknown) place->second = stay(frame);
   const Stay& of = place->second;
+  // One device may have an embedding alone, one the head.
+  const int with_blocks = std::max(0, frame.depth - 2);
+  const double room = frame.depth * usable_ - memory_.lasting(shape) - with_blocks * of.workspace;
+  if (room <= 0.0) return std::numeric_limits<double>::infinity();
   const double area = sketches_.of(*shape.schedule).whole ? of.whole : of.halves;
   return frame.microbatches * area / room * kJustBelowPace;
 }
@@ -74,8 +76,8 @@ PaceBound::Stay PaceBound::stay(const ClusterFrame& frame) const {
   return stay;
 }
 
-std::vector<double> PaceBound::kept_bytes(const Plan& plan, const ClusterFrame& frame,
-                                          SequencePart part) const {
+PaceBound::LayerNeeds PaceBound::needs(const Plan& plan, const ClusterFrame& frame,
+                                       SequencePart part) const {
   const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
   const std::vector<LayerKind> kinds = layers_of(plan.model);
   const auto layers = static_cast<std::int32_t>(kinds.size());
@@ -84,26 +86,31 @@ std::vector<double> PaceBound::kept_bytes(const Plan& plan, const ClusterFrame& 
   const bool by_block = frame.recompute.by_block();
   const Recompute of_layer = by_block ? Recompute::full : frame.recompute;
   std::array<std::optional<double>, kLayerKinds> known;
-  std::vector<double> kept;
+  LayerNeeds needs;
+  std::vector<double>& kept = needs.kept;
+  Bytes least = std::numeric_limits<Bytes>::max();
   for (std::int32_t layer = 0; layer < layers; ++layer) {
-    std::optional<double>& bytes = known[static_cast<std::size_t>(kinds[kept.size()])];
+    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
+    std::optional<double>& bytes = known[static_cast<std::size_t>(kind)];
     if (!bytes) {
       const StageBytes of =
           analytic_stage_bytes(plan.model, {layer, layer + 1}, plan.microbatch_size, plan.optimizer,
                                of_layer, assumptions, 1, parts);
       // tandem's executor has a slot for what is received, not one a microbatch.
       const bool counts_input = layer > 0 && assumptions.fits_by == FitsBy::tandem;
+      if (kind == LayerKind::attention || is_mlp(kind)) least = std::min(least, of.workspace);
       bytes = of.framework.all - (counts_input ? static_cast<double>(of[SlotKind::input]) : 0.0);
     }
     kept.push_back(*bytes);
   }
-  if (!by_block) return kept;
+  if (least < std::numeric_limits<Bytes>::max()) needs.workspace = static_cast<double>(least);
+  if (!by_block) return needs;
   for (const LayerRange block : recomputed_layers(plan.model, {0, layers}, Recompute::full)) {
     kept[static_cast<std::size_t>(block.first)] /= blocks_made_again_together(frame.recompute);
     for (std::int32_t layer = block.first + 1; layer < block.last; ++layer)
       kept[static_cast<std::size_t>(layer)] = 0.0;
   }
-  return kept;
+  return needs;
 }
 
 void PaceBound::add_slice(const Plan& plan, const ClusterFrame& frame, SequencePart part,
@@ -117,7 +124,8 @@ void PaceBound::add_slice(const Plan& plan, const ClusterFrame& frame, SequenceP
   std::vector<LayerTimes> groups;
   for (const DeviceId first : kinds_of_groups(ways_->cluster(), frame.tensor))
     groups.push_back(layers_alone(timed, layout, assumptions, first, part));
-  const std::vector<double> kept = kept_bytes(plan, frame, part);
+  const auto [kept, workspace] = needs(plan, frame, part);
+  stay.workspace = std::max(stay.workspace, workspace);  // its stages have room for any slice
   double whole = 0.0, halves = 0.0;  // seconds from a layer to the last and back
   for (auto layer = static_cast<std::int32_t>(kept.size()); layer-- > 0;) {
     Duration least_whole = Duration::max(), least_halves = Duration::max();

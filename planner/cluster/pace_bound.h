@@ -17,8 +17,9 @@ namespace tandem {
 /// By Little's law (1961): what a layer keeps of a microbatch stays from its forward to its
 /// backward, no shorter than the layers behind it take there and back. So m microbatches a step of
 /// T seconds fill a pipeline's devices, in the mean over time, with m/T · Σ bytes of a layer · time
-/// from it there and back, whatever the schedule, the cut and the order; beside what lasts that is
-/// no more than they have. To be used by one thread. `question` must outlive it.
+/// from it there and back, whatever the schedule, the cut and the order; beside what lasts and
+/// the workspace of an op on each that is no more than they have. To be used by one thread.
+/// `question` must outlive it.
 class PaceBound {
  public:
   PaceBound(const ClusterQuestion& question, std::shared_ptr<ClusterWays> ways);
@@ -31,11 +32,15 @@ class PaceBound {
   /// enough.
   struct Stay {
     double whole = 0.0, halves = 0.0;
+    double workspace = 0.0;  // bytes that an op of any layer in a block needs
   };
   Stay stay(const ClusterFrame& frame) const;
-  /// What each layer keeps of a slice of a microbatch from its forward to its backward, in any cut.
-  std::vector<double> kept_bytes(const Plan& plan, const ClusterFrame& frame,
-                                 SequencePart part) const;
+  /// What each layer takes for a slice of a microbatch, in any cut.
+  struct LayerNeeds {
+    std::vector<double> kept = {};  // from its forward to its backward
+    double workspace = 0.0;
+  };
+  LayerNeeds needs(const Plan& plan, const ClusterFrame& frame, SequencePart part) const;
   void add_slice(const Plan& plan, const ClusterFrame& frame, SequencePart part, Stay& stay) const;
 
   const ClusterQuestion& question_;
