@@ -37,7 +37,9 @@ constexpr std::string_view kLegend =
     "latency. Span: the bubble, not counting a device's wait for its first op. Activations: peak "
     "of microbatches on device d of p. F: forward, B: whole backward, I and W: its halves for the "
     "input and the weights; each is the time of all stages that a device holds. m: microbatches of "
-    "a batch; v: chunks of a device; g: group; n: slices of a sequence. All take --width and "
+    "a batch; v: chunks of a device; g: group; n: slices of a sequence. Weights: copies of them, "
+    "those that are corrected, mixed or predicted beside the others; hF, hB: xpipe's horizons, "
+    "round((p+m-2-ceil(d/2))/m) and round((m-1+floor(d/2))/m), halves up. All take --width and "
     "--clip, and all but those with latest weights --recompute.";
 
 int list_schedules(bool json) {
