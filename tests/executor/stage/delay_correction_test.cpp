@@ -45,19 +45,23 @@ struct Stepped {
   }
 };
 
-/// Weights from all ones on, whose element i has the loss curvature[i]/2 · x²; each gradient is of
-/// the weights one step before, as 2BW's are.
-class DelayedDescent {
+/// What a gradient is of: the weights that it steps, or those one step before, as 2BW's are.
+enum class GradientTime { now, one_step_late };
+
+/// Weights from all ones on, whose element i has the loss curvature[i]/2 · x².
+class Descent {
  public:
-  DelayedDescent(const OptimizerConfig& config, std::vector<double> curvature)
+  Descent(const OptimizerConfig& config, std::vector<double> curvature, GradientTime time)
       : curvature_(std::move(curvature)),
         at_{.config = config, .weights = std::vector<double>(curvature_.size(), 1.0)},
+        time_(time),
         seen_(at_.weights) {}
 
   const std::vector<double>& weights() const { return at_.weights; }
 
   void step() {
     std::vector<double> gradients;
+    if (time_ == GradientTime::now) seen_ = at_.weights;
     for (std::size_t i = 0; i < seen_.size(); ++i) gradients.push_back(curvature_[i] * seen_[i]);
     seen_ = at_.weights;
     at_.step(gradients);
@@ -66,11 +70,12 @@ class DelayedDescent {
  private:
   std::vector<double> curvature_;
   Stepped at_;
+  GradientTime time_;
   std::vector<double> seen_;  // that the next gradient is of
 };
 
 std::vector<double> descent(const OptimizerConfig& config) {
-  DelayedDescent descent(config, {1.0});
+  Descent descent(config, {1.0}, GradientTime::one_step_late);
   std::vector<double> values{1.0};
   while (values.size() < 5) {
     descent.step();
@@ -97,9 +102,10 @@ OptimizerConfig with_momentum(double momentum, DelayCorrection correction) {
 }
 
 /// Of each curvature, whether descent at a rate of 1 shrinks its weight in the long run.
-std::vector<bool> converges(const OptimizerConfig& config, const std::vector<double>& curvature) {
+std::vector<bool> converges(const OptimizerConfig& config, const std::vector<double>& curvature,
+                            GradientTime time = GradientTime::one_step_late) {
   constexpr int kSteps = 8000, kWindow = 1000;
-  DelayedDescent descent(config, curvature);
+  Descent descent(config, curvature, time);
   std::vector<double> early(curvature.size()), late(curvature.size());
   for (int step = 0; step < kSteps; ++step) {
     descent.step();
@@ -118,21 +124,25 @@ std::vector<bool> converges(const OptimizerConfig& config, const std::vector<dou
 }
 
 struct StabilityLimit {
-  double momentum, delayed, corrected;  // the largest curvature at a rate of 1
+  double momentum, in_time, delayed, corrected;  // the largest curvature at a rate of 1
 };
 
 TEST(DelayCorrection, MovesTheLimitOfStability) {
-  for (const auto& [momentum, delayed, corrected] :
-       {StabilityLimit{0.0, 1.0, 0.618}, StabilityLimit{0.9, 1.0, 2.70},
-        StabilityLimit{0.95, 1.0, 4.00}, StabilityLimit{0.99, 1.0, 9.51}}) {
+  for (const auto& [momentum, in_time, delayed, corrected] :
+       {StabilityLimit{0.0, 2.0, 1.0, 0.618}, StabilityLimit{0.9, 38.0, 1.0, 2.70},
+        StabilityLimit{0.95, 78.0, 1.0, 4.00}, StabilityLimit{0.99, 398.0, 1.0, 9.51}}) {
     const auto around = [](double limit) { return std::vector{0.99 * limit, 1.01 * limit}; };
     const std::vector<bool> within_one_percent{true, false};
     EXPECT_EQ(
         converges(with_momentum(momentum, DelayCorrection::error_feedback), around(corrected)),
         within_one_percent)
         << momentum;
-    EXPECT_EQ(converges(with_momentum(momentum, DelayCorrection::none), around(delayed)),
-              within_one_percent)
+    const OptimizerConfig plain = with_momentum(momentum, DelayCorrection::none);
+    EXPECT_EQ(converges(plain, around(delayed)), within_one_percent) << momentum;
+    EXPECT_EQ(converges(plain, around(in_time), GradientTime::now), within_one_percent) << momentum;
+    // Each limit is that of its own delay.
+    EXPECT_EQ(converges(plain, around(in_time)), (std::vector{false, false})) << momentum;
+    EXPECT_EQ(converges(plain, around(delayed), GradientTime::now), (std::vector{true, true}))
         << momentum;
   }
 }
