@@ -430,11 +430,99 @@ TEST(ExactArithmetic, PredictingSchedulesFollowTheirRules) {
       expect_rule(test, right, true);
       // Of a prediction nothing is seen before a forward finds an update, and its gradient another.
       if (test.devices != 4 || m != 1) continue;
-      Rule negated = right, further = right, unpredicted = right;
-      for (Rational& horizon : negated.forward_horizon) horizon = -horizon;
-      for (Rational& horizon : further.forward_horizon) horizon += 1;
-      unpredicted.forward_horizon.clear();
-      for (const Rule& wrong : {negated, further, unpredicted}) expect_rule(test, wrong, false);
+      for (std::vector<Rational> Rule::* const horizon :
+           {&Rule::forward_horizon, &Rule::backward_horizon}) {
+        Rule negated = right, further = right, unpredicted = right;
+        for (Rational& of : negated.*horizon) of = -of;
+        for (Rational& of : further.*horizon) of += 1;
+        (unpredicted.*horizon).clear();
+        expect_rule(test, further, false);
+        // PipeOptim's backwards predict nothing.
+        const bool predicts = (right.*horizon).back() != 0 || (right.*horizon).front() != 0;
+        for (const Rule& wrong : {negated, unpredicted}) expect_rule(test, wrong, !predicts);
+      }
+    }
+  }
+}
+
+/// All forwards of an update read the version that its first one finds.
+Rule shared(std::int64_t m, const std::vector<LayerRange>& stages) {
+  const Rule rule = newest(m, stages);
+  return {[=](std::int64_t k, std::size_t layer) { return rule.forward(k - k % m, layer); },
+          rule.backward};
+}
+
+TEST(ExactArithmetic, XPipeFollowsItsRule) {
+  std::vector<TrainingCase> cases = cases_of("xpipe");
+  cases.push_back(linear_case("xpipe", 3));
+  cases.back().devices = 3;
+  cases.back().microbatches = 2;
+  for (TrainingCase& test : cases) {
+    if (test.microbatches == 1) test.batches = 3;
+    test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 0.25, .momentum = 0.5};
+    const std::int64_t m = test.microbatches, p = test.devices;
+    const std::vector<LayerRange> stages = stages_of(test);
+    // round((p+m-ceil(s/2)-2)/m) and round((m+floor(s/2)-1)/m), halves up.
+    std::vector<Rational> forward, backward, further, later;
+    for (std::int64_t s = 0; s < p; ++s) {
+      forward.emplace_back((2 * (p + m - (s + 1) / 2 - 2) + m) / (2 * m));
+      backward.emplace_back((2 * (m + s / 2 - 1) + m) / (2 * m));
+      further.push_back(forward.back() + 1);
+      later.push_back(backward.back() + 1);
+    }
+    const auto rule = [&](Rule read, const std::vector<Rational>& ahead,
+                          const std::vector<Rational>& back) {
+      read = predicted(std::move(read), stages, ahead, back);
+      read.momentum = Rational(1, 2);
+      return read;
+    };
+    expect_rule(test, rule(shared(m, stages), forward, backward), true);
+    expect_rule(test, rule(shared(m, stages), forward, later), false);
+    if (test.batches != 3) continue;
+    const std::vector<Rational> none(stages.size());
+    expect_rule(test, rule(shared(m, stages), further, backward), false);
+    expect_rule(test, rule(shared(m, stages), none, backward), false);
+    // Of an update of one microbatch the first forward is the only one.
+    expect_rule(test, rule(newest(m, stages), forward, backward), m == 1);
+  }
+}
+
+/// On two devices with a layer each: the backward's weights on the first one reach nobody, and the
+/// last one's are its forward's.
+TEST(ExactArithmetic, OfTwoStagesOfALayerNothingIsSeenOfWhatBackwardsRead) {
+  const auto small = [](const char* schedule) {
+    TrainingCase test = linear_case(schedule, 3);
+    test.microbatches = 1;
+    test.optimizer.learning_rate = 0.25;
+    return test;
+  };
+  const TrainingCase paci = small("paci");
+  const std::vector<LayerRange> stages = stages_of(paci);
+  ASSERT_EQ(stages.size(), 2u);
+  for (const LayerRange& layers : stages) ASSERT_EQ(layers.size(), 1);
+  expect_rule(paci, newest(1, stages), true);
+  expect_rule(paci, stashed(1, stages), true);
+  expect_rule(paci, delayed(1, 0), false);
+  Schedule corrects = small("pipemare").make();
+  for (Reading& reading : corrects.readings) reading.kept = 0.25;
+  const std::vector<Rational> kept(2, Rational(1, 4));
+  for (const int delay : {-1, 0, 1, 2})
+    expect_rule(small("pipemare"), corrects, corrected(newest(1, stages), stages, {delay, 0}, kept),
+                true);
+  // The same fault, a backward's horizon or delay on all stages but the last, with four stages.
+  for (const std::uint16_t devices : {std::uint16_t{2}, std::uint16_t{4}}) {
+    TrainingCase test = small("spectrain");
+    test.devices = devices;
+    test.model.blocks = devices == 2 ? 2 : 3;
+    test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 0.25, .momentum = 0.5};
+    const std::vector<LayerRange> of = stages_of(test);
+    const Horizons by = horizons(devices, 1);
+    std::vector<Rational> wrong = by.back;
+    for (std::size_t stage = 0; stage + 1 < wrong.size(); ++stage) wrong[stage] += 1;
+    for (const auto& back : {by.back, wrong}) {
+      Rule rule = predicted(newest(1, of), of, by.both, back);
+      rule.momentum = Rational(1, 2);
+      expect_rule(test, rule, devices == 2 || back == by.back);
     }
   }
 }
@@ -548,3 +636,7 @@ TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {
 
 }  // namespace
 }  // namespace tandem
+  EXPECT_EQ(written(kept, 1), (Numbers{"9/8", "671/512", "191987/131072"}));
+  // By predictions that the backward makes anew, of what is newest then, stage 0 has others.
+  const auto anew = trajectory(newest(1, stages), ahead, ahead);
+  EXPECT_NE(written(anew, 0)[1], written(kept, 0)[1]);
