@@ -10,6 +10,7 @@
 #include <boost/multiprecision/cpp_int.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/kept_states.h"
 #include "tests/support/training.h"
 
 namespace tandem {
@@ -134,17 +135,33 @@ Version next_version(const Task& task, const Rule& rule, const Version& now,
   return next;
 }
 
-/// The weights after each update, the initial ones first.
-std::vector<Weights> by_rationals(const Task& task, const Rule& rule) {
+Weights zeros_of(const Task& task) {
   Weights zeros;
   for (const Matrix& matrix : task.initial) zeros.emplace_back(matrix.size());
-  std::vector<Version> versions{{task.initial, task.initial, task.initial, zeros, zeros, zeros}};
-  for (std::int64_t u = 0; u < task.updates; ++u) {
-    Weights gradient = zeros;
+  return zeros;
+}
+
+/// The initial weights, alone.
+std::vector<Version> first_version(const Task& task) {
+  const Weights zeros = zeros_of(task);
+  return {{task.initial, task.initial, task.initial, zeros, zeros, zeros}};
+}
+
+/// Adds what updates make, until there are `updates` in all.
+void go_on(const Task& task, const Rule& rule, std::int64_t updates,
+           std::vector<Version>& versions) {
+  for (std::int64_t u = std::ssize(versions) - 1; u < updates; ++u) {
+    Weights gradient = zeros_of(task);
     for (std::int64_t k = u * task.microbatches; k < (u + 1) * task.microbatches; ++k)
       add_gradient(task, rule, k, versions, gradient);
     versions.push_back(next_version(task, rule, versions.back(), gradient, u == 0));
   }
+}
+
+/// The weights after each update, the initial ones first.
+std::vector<Weights> by_rationals(const Task& task, const Rule& rule) {
+  std::vector<Version> versions = first_version(task);
+  go_on(task, rule, task.updates, versions);
   std::vector<Weights> weights;
   for (Version& version : versions) weights.push_back(std::move(version.weights));
   return weights;
@@ -192,13 +209,18 @@ Task task_of(const TrainingCase& test) {
   return task;
 }
 
-/// Weights after each update, by the executor, as rationals: exactly the doubles it holds.
-std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const TrainingCase& test,
-                                                                    const Schedule& schedule) {
+/// By version and layer.
+using FoundWeights = std::map<std::pair<std::int64_t, std::int64_t>, Matrix>;
+
+/// Weights after each update, by the executor, as rationals: exactly the doubles it holds. `change`
+/// sets what the case does not say.
+FoundWeights by_executor(const TrainingCase& test, const Schedule& schedule,
+                         const std::function<void(TrainingSetup<double>&)>& change = {}) {
   const Program program = lower(schedule);
   const Data data = testing::data_of(test);
   TrainingSetup<double> setup = testing::setup_of<double>(test, program, data);
-  std::map<std::pair<std::int64_t, std::int64_t>, Matrix> found;
+  if (change) change(setup);
+  FoundWeights found;
   setup.on_update = [&](const UpdateView<double>& update) {
     const LayerRange layers = setup.layers[index(update.replica)];
     const std::span<const double> weights = update.weights;
@@ -345,6 +367,93 @@ TEST(ExactArithmetic, PipeMareFollowsItsRule) {
     expect_rule(test, schedule, newest(m, stages), false);
     expect_rule(test, schedule, stashed(m, stages), false);
   }
+}
+
+/// A run of four stages, an update a microbatch, that begins with what one batch by a flush program
+/// has left (T3).
+class RestartedPipeMare {
+ public:
+  RestartedPipeMare() {
+    test_.batches = 3;
+    stages_ = stages_of(test_);
+    schedule_ = test_.make();
+    for (const StageId stage : ids(schedule_.readings)) {
+      schedule_.readings[stage].kept = 0.25;
+      delays_.emplace_back(std::ssize(stages_) - 1 - static_cast<std::int64_t>(index(stage)));
+    }
+    TrainingCase flush = test_;
+    flush.schedule = "1f1b";
+    flush.batches = 1;
+    by_executor(flush, flush.make(),
+                [&](TrainingSetup<double>& setup) { setup.keeper = &states_; });
+  }
+
+  testing::KeptState<double> left_by_flush() { return states_.at(1); }
+  /// The same, and the weights of before it.
+  testing::KeptState<double> left_with_initial_weights() {
+    testing::KeptState<double> state = left_by_flush();
+    const Stage<cpu::Kernels<double>> whole(test_.model, {0, test_.model.blocks + 1}, 1, 1.0);
+    const Task exact = task_of(test_);
+    for (std::size_t layer = 0; layer < exact.initial.size(); ++layer) {
+      std::vector<double> initial;
+      for (const Rational& number : exact.initial[layer])
+        initial.push_back(static_cast<double>(number));
+      state.keep({PlaneKind::weights, 1}, whole.parameters()[layer].name, initial);
+    }
+    return state;
+  }
+
+  FoundWeights from(const TrainingStart<double>& start) const {
+    return by_executor(test_, schedule_,
+                       [&](TrainingSetup<double>& setup) { setup.start = &start; });
+  }
+  /// `oldest`: version that forwards read where theirs is older. `drift`: share of the flush's
+  /// change of weights that δ has at first.
+  FoundWeights by_rule(std::int64_t oldest, const Rational& drift) const {
+    const Task exact = task_of(test_);
+    std::vector<Version> versions = first_version(exact);
+    go_on(exact, delayed(1, 0), 1, versions);
+    const std::vector<Rational> kept(stages_.size(), Rational(1, 4));
+    Rule rule = corrected(newest(1, stages_), stages_, delays_, kept);
+    rule.forward = [read = rule.forward, oldest](std::int64_t k, std::size_t layer) {
+      return std::max(read(k, layer), oldest);
+    };
+    Version& restart = versions.back();
+    for (std::size_t layer = 0; layer < exact.initial.size(); ++layer) {
+      for (std::size_t i = 0; i < exact.initial[layer].size(); ++i) {
+        Rational& of = restart.drift[layer][i];
+        of = drift * (restart.weights[layer][i] - exact.initial[layer][i]);
+        restart.backward[layer][i] -= rule.delay[layer] * of;
+      }
+    }
+    go_on(exact, rule, test_.batches, versions);
+    FoundWeights after;
+    for (std::size_t version = 2; version < versions.size(); ++version) {
+      for (std::size_t layer = 0; layer < exact.initial.size(); ++layer)
+        after[{static_cast<std::int64_t>(version), static_cast<std::int64_t>(layer)}] =
+            versions[version].weights[layer];
+    }
+    return after;
+  }
+
+ private:
+  TrainingCase test_ = cases_of("pipemare").front();
+  std::vector<LayerRange> stages_;
+  Schedule schedule_;
+  std::vector<Rational> delays_;
+  testing::AllStates<double> states_;
+};
+
+// Forwards read max(u − σ, version at the restart), backwards the newest, from δ = 0.
+TEST(ExactArithmetic, PipeMareGoesOnFromTheDrainedStateOfAFlushProgram) {
+  RestartedPipeMare pipemare;
+  const FoundWeights found = pipemare.from(pipemare.left_by_flush());
+  ASSERT_EQ(found.size(), 2u * 3u);
+  EXPECT_EQ(found, pipemare.by_rule(1, 0));
+  EXPECT_NE(found, pipemare.by_rule(0, 0));               // forwards read what was before
+  EXPECT_NE(found, pipemare.by_rule(1, Rational(3, 4)));  // δ goes on through the flush
+  // A state that is not drained: the executor reads what was before where that is kept.
+  EXPECT_EQ(pipemare.from(pipemare.left_with_initial_weights()), pipemare.by_rule(0, 0));
 }
 
 // By our definition: the newest weights less s of their last change, s the mean of a e^-a over the
@@ -594,7 +703,11 @@ TEST(GoldenTrajectories, OfThreeStagesThatPredict) {
   EXPECT_EQ(written(pipeoptim, 2), (Numbers{"9/8", "83/64", "11813/8192"}));
   const auto kept = trajectory(stashed(1, stages), ahead, ahead);
   EXPECT_EQ(written(kept, 0)[1], "671/512");
+  EXPECT_EQ(written(kept, 1), (Numbers{"9/8", "671/512", "191987/131072"}));
   EXPECT_EQ(written(kept, 2), written(pipeoptim, 2));
+  // By predictions that the backward makes anew, of what is newest then, stage 0 has others.
+  const auto anew = trajectory(newest(1, stages), ahead, ahead);
+  EXPECT_NE(written(anew, 0)[1], written(kept, 0)[1]);
   const auto spectrain = trajectory(newest(1, stages), {2, 1, 1}, {0, 0, 1});
   EXPECT_EQ(written(spectrain, 0), (Numbers{"9/8", "1351/1024", "1535245/1048576"}));
   EXPECT_EQ(written(spectrain, 1), (Numbers{"9/8", "167/128", "11723/8192"}));
@@ -636,7 +749,3 @@ TEST(GoldenTrajectories, OfTwoStagesOfTwoLayers) {
 
 }  // namespace
 }  // namespace tandem
-  EXPECT_EQ(written(kept, 1), (Numbers{"9/8", "671/512", "191987/131072"}));
-  // By predictions that the backward makes anew, of what is newest then, stage 0 has others.
-  const auto anew = trajectory(newest(1, stages), ahead, ahead);
-  EXPECT_NE(written(anew, 0)[1], written(kept, 0)[1]);
