@@ -104,6 +104,40 @@ TEST(Seq1F1B, OfSlicesThatTakeAsLongHasItsClosedForms) {
   }
 }
 
+/// Microbatches of which keys and values are held at once, at most: from the forward of a first
+/// slice to its backward.
+int most_whole(const std::vector<Op>& order, int n) {
+  int held = 0, most = 0;
+  for (const Op& op : order) {
+    if (op.microbatch % n != 0) continue;
+    if (op.kind == OpKind::forward) most = std::max(most, ++held);
+    if (op.kind == OpKind::backward) --held;
+  }
+  return most;
+}
+
+TEST(Seq1F1B, HoldsKeysAndValuesOfItsMicrobatchesByTheClosedForm) {
+  const auto holds = [](const auto& closed_form) {
+    bool equal = true;
+    for (int p = 1; p <= 8; ++p) {
+      for (int n = 2; n <= 6; ++n) {
+        const int m = 2 * p + 2;  // enough for none to be missing
+        const Schedule schedule = schedule_of(sliced("seq1f1b", p, m, n));
+        for (int d = 0; d < p; ++d) {
+          const std::vector<Op>& order =
+              schedule.order[id_at<DeviceId>(static_cast<std::size_t>(d))];
+          equal = equal && most_whole(order, n) == closed_form(p, d, n);
+        }
+      }
+    }
+    return equal;
+  };
+  // 1 + ⌈(p − 1 − d + n − 1) / n⌉
+  EXPECT_TRUE(holds([](int p, int d, int n) { return 1 + (p - 1 - d + 2 * (n - 1)) / n; }));
+  EXPECT_FALSE(holds([](int p, int d, int n) { return 1 + (p - 1 - d + n - 1) / n; }));
+  EXPECT_FALSE(holds([](int p, int d, int n) { return 1 + (p - 1 - d + n) / n; }));
+}
+
 TEST(Seq1F1B, OfWholeSequencesIs1F1B) {
   const std::pair<std::string_view, std::string_view> rows[] = {
       {"seq1f1b", "1f1b"}, {"seq1f1b-i", "interleaved"}, {"seq1f1b-zb", "zb-h1"}};
@@ -162,6 +196,48 @@ TEST(Seq1F1BZb, HasTheBubbleOfZbH1OfSlices) {
         EXPECT_DOUBLE_EQ(use.peak_activations, 1.0 * (p + n - 1) / n);
     }
   }
+}
+
+TEST(Seq1F1BZb, HasThatBubbleOfUnequalHalvesToo) {
+  for (const auto& [f, i, w] :
+       {std::tuple{10, 12, 7}, {10, 14, 10}, {8, 11, 3}, {12, 10, 5}, {7, 9, 1}}) {
+    for (const int p : {2, 3, 4, 6}) {
+      for (const int n : {1, 2, 3, 4}) {
+        const int m = 2 * p;
+        SCOPED_TRACE(fmt::format("p {} n {}, {} {} {}", p, n, f, i, w));
+        const SimulationResult result = simulated(sliced("seq1f1b-zb", p, m, n), split(f, i, w));
+        EXPECT_EQ(result.makespan.count(), (f + i + w) * m * n + (p - 1) * (f + i - w));
+        const std::int64_t whole = (f + i + w) * (m * n + p - 1);
+        EXPECT_EQ(simulated(sliced("seq1f1b", p, m, n), split(f, i, w)).makespan.count(), whole);
+        for (const DeviceUse& use : result.devices)
+          EXPECT_DOUBLE_EQ(use.peak_activations, 1.0 * (p + n - 1) / n);
+      }
+    }
+  }
+}
+
+TEST(Seq1F1BI, WarmsUpAsPublishedAndAForwardMore) {
+  const auto warms_up = [](int more) {
+    bool equal = true;
+    for (const auto& [p, n] : {std::pair{1, 1}, {2, 1}, {2, 2}, {4, 2}, {4, 4}, {6, 2}, {6, 3}}) {
+      for (const int v : {2, 3}) {
+        for (const int groups : {2, 3}) {
+          const int m = groups * p / n;
+          const Schedule schedule = schedule_of(sliced("seq1f1b-i", p, m, n, v));
+          for (int d = 0; d < p; ++d) {
+            // Its steady state begins with a forward.
+            const int published = std::min((v - 1) * p + 2 * (p - d - 1) + n - 1 + more, m * v * n);
+            const auto device = id_at<DeviceId>(static_cast<std::size_t>(d));
+            equal = equal && warm_up(schedule.order[device]) == published;
+          }
+        }
+      }
+    }
+    return equal;
+  };
+  EXPECT_TRUE(warms_up(1));
+  EXPECT_FALSE(warms_up(0));
+  EXPECT_FALSE(warms_up(2));
 }
 
 TEST(Seq1F1BI, DividesTheBubbleByTheChunksToo) {
