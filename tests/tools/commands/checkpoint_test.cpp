@@ -63,6 +63,34 @@ TEST_F(CheckpointCommands, ResumeByOtherSemanticsWithANote) {
   EXPECT_NE(seeded.err.find("the seed is 7, in the run before 1"), std::string::npos);
 }
 
+// T3 of PipeMare: a flush program, then this one from its drained state, as the reference does.
+TEST_F(CheckpointCommands, ResumePipeMareFromAFlushProgram) {
+  // Four stages, an update a microbatch: forwards of the first read weights three updates old.
+  std::string plan = with(plan_text(), "\"sequence\": 16", "\"sequence\": 16, \"tied\": false");
+  plan = with(plan, "\"depth\": 2", "\"depth\": 4");
+  plan = with(plan, "\"microbatches\": 4", "\"microbatches\": 1");
+  plan = with(plan, "[[0, 3], [3, 6]]", "[[0, 2], [2, 3], [3, 5], [5, 6]]");
+  plan = with(plan, "[0, 0]", "[0, 0, 0, 0]");
+  write("flush.json", with(plan, "\"2bw\"", "\"1f1b\""));
+  write("pipemare.json", with(plan, "\"2bw\"", "\"pipemare\""));
+  json_of("train flush.json --steps 3 --checkpoint flush --json");
+  const std::string train = "train pipemare.json --steps 6 ";
+  const Ran ran = tandem(train + "--resume flush --verify");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("a run by 1f1b"), std::string::npos) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("\nverified: "));
+  const auto losses = [&](const std::string& command) {
+    return Json::parse(tandem(command + " --json").out)["result"]["losses"];
+  };
+  const Json rest = losses(train + "--resume flush");
+  EXPECT_EQ(rest.size(), 3U);
+  EXPECT_EQ(losses(train + "--resume flush --reference"), rest);
+  EXPECT_NE(losses("train flush.json --steps 6 --resume flush"), rest);
+  // By pipemare alone there are other weights, older ones, and a δ that goes on.
+  json_of("train pipemare.json --steps 3 --checkpoint alone --json");
+  EXPECT_NE(losses(train + "--resume alone"), rest);
+}
+
 // At a random moment, again and again: what is left is whole, and goes on to the same bytes.
 TEST_F(CheckpointCommands, SurviveKills) {
   write_plan_of("2bw", 2, "two.json");
