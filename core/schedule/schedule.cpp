@@ -33,6 +33,19 @@ const ScheduleTraits& find_schedule(std::string_view wanted) {
                                wanted, did_you_mean(wanted, known)));
 }
 
+/// With the mark behind it where the definition is our own.
+static std::string marked(std::string_view name, std::string_view mark) {
+  const auto row = std::ranges::find(schedules(), name, &ScheduleTraits::name);
+  const bool is_own = row != schedules().end() && row->own_definition;
+  return fmt::format("{}{}", name, is_own ? mark : "");
+}
+
+std::string schedule_heading(std::string_view name) {
+  return marked(name, " (our own definition)");
+}
+
+std::string schedule_in_table(std::string_view name) { return marked(name, " (ours)"); }
+
 const ScheduleTraits& plain_schedule() {
   return *std::ranges::find_if(schedules(), &ScheduleTraits::plain);
 }

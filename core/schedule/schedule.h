@@ -165,6 +165,8 @@ struct ScheduleNature {
   bool evicts = false;
   /// Every so many microbatches (`group`) it drains the pipeline: fewer hold less.
   bool drains_groups = false;
+  /// The definition is our own, for that of the source is not public: reports say so.
+  bool own_definition = false;
   /// Of a schedule of slices: what it is, or nearly, where sequences are whole.
   std::string_view whole = {};
   /// What stands where nothing is said: see plain_schedule(). Of one row.
@@ -187,6 +189,11 @@ std::span<const ScheduleTraits> schedules();
 
 /// By name or alias. Throws UsageError with the nearest name when there is none.
 const ScheduleTraits& find_schedule(std::string_view name);
+
+/// In a heading: "1f1b"; "timeprest-i (our own definition)". The name may be of no row.
+std::string schedule_heading(std::string_view name);
+/// In a row of a table: "timeprest-i (ours)".
+std::string schedule_in_table(std::string_view name);
 
 /// The one that any other can be replaced by: any number of devices, a stage on each, whole
 /// backwards, flush, and no activations more than that needs.

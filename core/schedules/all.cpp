@@ -147,6 +147,7 @@ Rows endless_rows() {
         .options = {"single-backwards"},
         .updates_together = false,
         .reads_planes = true,
+        .own_definition = true,
         .reject = [](Asked request) { return reject_timeprest("timeprest-i", request); },
         .make = make_timeprest_i}},
   };

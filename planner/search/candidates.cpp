@@ -355,7 +355,8 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
 
 std::string describe(const Plan& plan) {
   const std::size_t stages = stage_count(plan);
-  std::string text = fmt::format("{}, {}", plan.schedule, counted(stages, "stage"));
+  std::string text =
+      fmt::format("{}, {}", schedule_heading(plan.schedule), counted(stages, "stage"));
   if (stages != plan.request.devices) text += fmt::format(" on {} devices", plan.request.devices);
   if (plan.request.width > 1) text += fmt::format(", width {}", plan.request.width);
   text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.request.microbatches);

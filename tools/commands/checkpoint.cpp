@@ -74,8 +74,8 @@ void print_checkpoint(const Checkpoint& checkpoint) {
   fmt::print("model {}: {}, {} blocks, width {}, {} parameters\n", info.model.name,
              name(info.model.architecture), info.model.blocks, info.model.width,
              print_count(parameter_count(info.model)));
-  fmt::print("trained by {} with {}, {} samples a step\n", info.schedule, describe(info.optimizer),
-             info.samples_a_batch);
+  fmt::print("trained by {} with {}, {} samples a step\n", schedule_heading(info.schedule),
+             describe(info.optimizer), info.samples_a_batch);
   for (const auto& [setting, value] : info.settings) fmt::print("{}: {}\n", setting, value);
   fmt::print("tokenizer: {}\n", checkpoint.manifest().bytes.contains(kTokenizerName)
                                     ? kTokenizerName

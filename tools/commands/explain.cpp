@@ -58,8 +58,9 @@ void print_text(const Program& program, DeviceId device, const SimulationResult&
                 const std::vector<Bubble>& bubbles) {
   const Duration idle = total(bubbles);
   fmt::print("device {} of {} is idle for {} of {} ({:.1f} %), in {}\n", index(device),
-             program.schedule(), print_duration(idle), print_duration(result.makespan),
-             percent(idle, result.makespan), counted(bubbles.size(), "bubble"));
+             schedule_heading(program.schedule()), print_duration(idle),
+             print_duration(result.makespan), percent(idle, result.makespan),
+             counted(bubbles.size(), "bubble"));
   if (bubbles.empty()) return;
   fmt::print("\n{:>11} {:>8} {:>8}  {}\n", "time", "of idle", "bubbles", "waited for");
   for (const Cause& cause : causes_of(program, bubbles)) {

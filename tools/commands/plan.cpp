@@ -192,7 +192,8 @@ std::string names_of(const std::vector<Candidate>& ranked, std::size_t first, Na
 
 /// "timeprest single": whose backwards stand one by one; "seq1f1b n=8": in so many slices.
 std::string listed_name(const Plan& plan) {
-  std::string name = plan.schedule + (plan.request.single_backwards ? " single" : "");
+  std::string name =
+      schedule_in_table(plan.schedule) + (plan.request.single_backwards ? " single" : "");
   if (plan.request.slices.count > 1) name += fmt::format(" n={}", plan.request.slices.count);
   return name;
 }

@@ -164,13 +164,14 @@ void print_table(const std::vector<ComparedSchedule>& outcomes, std::int64_t bat
              "samples/s", "slower by", "bubble", "activations", "versions", "weights");
   for (const ComparedSchedule& one : outcomes) {
     if (!one.refusal.empty()) {
-      fmt::print("{:<20} {}\n", one.schedule, one.refusal);
+      fmt::print("{:<20} {}\n", schedule_in_table(one.schedule), one.refusal);
       continue;
     }
     const auto& devices = one.result.devices;
     const auto most_held = std::ranges::max(devices, {}, &DeviceUse::peak_activations);
     const auto most_versions = std::ranges::max(devices, {}, &DeviceUse::weight_versions);
-    fmt::print("{:<20} {:>11} {:>11.4g} {:>7.1f} % {:>6.1f} % {:>11.4g} {:>9}  {}\n", one.schedule,
+    fmt::print("{:<20} {:>11} {:>11.4g} {:>7.1f} % {:>6.1f} % {:>11.4g} {:>9}  {}\n",
+               schedule_in_table(one.schedule),
                print_duration(one.result.cycle / one.result.cycle_batches), one.samples_per_s(),
                one.samples_per_s() > 0.0
                    ? 100.0 * (outcomes.front().samples_per_s() / one.samples_per_s() - 1.0)

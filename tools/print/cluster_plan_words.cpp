@@ -21,7 +21,7 @@ std::string layout_text(const ClusterCandidate& of) {
 }
 
 std::string name_with_options(const Plan& plan) {
-  std::string name = plan.schedule;
+  std::string name = schedule_in_table(plan.schedule);
   const ScheduleTraits& traits = find_schedule(plan.schedule);
   if (traits.replicas_per_device == 0) name += fmt::format(" v={}", plan.request.chunks);
   if (plan.request.slices.count > 1) name += fmt::format(" n={}", plan.request.slices.count);
@@ -94,12 +94,12 @@ std::string schedules_table(const ClusterAnswer& answer, Objective objective) {
   text += fmt::format(kRow, "schedule", "weights", "T x D x W", "batch", "recompute", "ZeRO",
                       "a step", "", "samples/s", "TFLOPs", "memory", "US$");
   std::vector<const ScheduleOutcome*> found;
-  std::map<std::string, std::vector<std::string_view>> others;
+  std::map<std::string, std::vector<std::string>> others;
   for (const ScheduleOutcome& of : answer.schedules) {
     if (of.best)
       found.push_back(&of);
     else
-      others[why_not(of, objective, best)].push_back(of.schedule->name);
+      others[why_not(of, objective, best)].push_back(schedule_in_table(of.schedule->name));
   }
   std::ranges::stable_sort(found, {}, [](const auto* of) { return of->best->value; });
   for (const ScheduleOutcome* of : found) text += candidate_row(*of->best, best);

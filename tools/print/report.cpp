@@ -207,12 +207,13 @@ void write_report(const std::string& path, const std::string& command,
                   const SimulationResult& result, const SimulationRequest& simulated) {
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   const Program& program = prepared.scenario.program;
-  Report report{.title = fmt::format("{}: {} devices, {} a batch", program.schedule(),
-                                     program.placement().devices, batch_text(program)),
-                .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
-                .command = command,
-                .tool = tool_name(),
-                .assumptions = assumptions_of(request, prepared, result)};
+  Report report{
+      .title = fmt::format("{}: {} devices, {} a batch", schedule_heading(program.schedule()),
+                           program.placement().devices, batch_text(program)),
+      .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
+      .command = command,
+      .tool = tool_name(),
+      .assumptions = assumptions_of(request, prepared, result)};
   report.frames.push_back(frame_of("as asked for", prepared.scenario, result));
   if (std::filesystem::path(path).extension() == ".html") {
     Variations variations(request, prepared, simulated, report.frames.front().chart.boxes.size());

@@ -141,8 +141,8 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
   const Scenario& scenario = prepared.scenario;
   const Program& program = scenario.program;
   if (prepared.cluster) fmt::print("{}\n\n", cluster_summary(*prepared.cluster));
-  fmt::print("{}: {} of {} in {}; {}\n", program.schedule(), counted(batches, "batch"),
-             batch_text(program), print_duration(result.makespan),
+  fmt::print("{}: {} of {} in {}; {}\n", schedule_heading(program.schedule()),
+             counted(batches, "batch"), batch_text(program), print_duration(result.makespan),
              bubble_text(bubble_rate(result)));
   const auto spread = prepared.cluster ? prepared.cluster->spread() : std::nullopt;
   fmt::print("endless run (steady state): {} a batch{}, {:.4g} samples/s, from batch {} on{}\n",

@@ -65,6 +65,7 @@ SLICED = {"terapipe": 4, "seq1f1b": 4, "seq1f1b-zb": 4,
 # Rows whose forward and backward may read different weights take no tied tables and no recomputation.
 TWO_EACH = ("1f1b", "pipemare", "spectrain", "spectrain-v2", "pipeoptim", "xpipe", "timeprest", "timeprest-i", "paci",
             *SLICED)
+MARKS = {"timeprest-i": " (ours)"}  # the definition is our own
 
 
 def draw_two_each(seed):
@@ -114,7 +115,8 @@ def describe(plan):
     stages = "+".join(str(last - first) for first, last in plan["stages"])
     width = f" x {plan['width']}" if plan["width"] > 1 else ""
     extra = f" +{plan['extra_in_flight']}" if plan["extra_in_flight"] else ""
-    return (f"{plan['schedule'] + extra:<15} {stages + width:<9} {plan['microbatches']:>2} x "
+    name = plan["schedule"] + MARKS.get(plan["schedule"], "")
+    return (f"{name + extra:<18} {stages + width:<9} {plan['microbatches']:>2} x "
             f"{plan['microbatch_size']}  {plan['recompute']:<9}")
 
 
@@ -206,7 +208,7 @@ def doubled_profile_fails(folder, rows):
 
 def report(rows, slowdowns):
     """Errors as predicted, and with each round's slowdown of the machine taken out of its steps."""
-    print(f"{'schedule':<15} {'layers':<9} {'m x b':<6}  {'recompute':<9} {'predicted':>10} {'measured':>10} "
+    print(f"{'schedule':<18} {'layers':<9} {'m x b':<6}  {'recompute':<9} {'predicted':>10} {'measured':>10} "
           f"{'error':>7} {'spread':>7} {'steps':>6} {'dropped':>7} {'beyond plan':>11}")
     errors, at_pace, pairs = [], [], []
     for row in rows:

@@ -70,6 +70,16 @@ TEST(Registry, ListsWhatTheContractNames) {
   }
 }
 
+TEST(Registry, SaysInHeadingsAndTablesWhichDefinitionIsOurOwn) {
+  EXPECT_EQ(schedule_heading("timeprest-i"), "timeprest-i (our own definition)");
+  EXPECT_EQ(schedule_in_table("timeprest-i"), "timeprest-i (ours)");
+  // That of a source, and a user's own schedule, which is of no row.
+  for (const char* name : {"timeprest", "1f1b", "mine"}) {
+    EXPECT_EQ(schedule_heading(name), name);
+    EXPECT_EQ(schedule_in_table(name), name);
+  }
+}
+
 TEST(Registry, SuggestsTheNearestName) {
   for (const auto& [found, nearest] :
        {std::pair{"1f1v", "\"1f1b\""}, {"gpip", "\"gpipe\""}, {"dappel", "\"dapple\""}}) {

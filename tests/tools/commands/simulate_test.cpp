@@ -68,6 +68,18 @@ TEST_F(Simulate, TheGoldenCase) {
   }
 }
 
+TEST_F(Simulate, MarksADefinitionOfOurOwn) {
+  const std::string costs = " --devices 3 --microbatches 4 --forward 1ms --backward 2ms";
+  EXPECT_THAT(tandem("simulate --schedule timeprest-i" + costs).out,
+              StartsWith("timeprest-i (our own definition): "));
+  EXPECT_THAT(tandem("simulate --schedule timeprest" + costs).out, StartsWith("timeprest: "));
+  const Ran both = tandem("simulate --schedule timeprest,timeprest-i" + costs);
+  EXPECT_THAT(both.out, HasSubstr("\ntimeprest-i (ours) "));
+  EXPECT_THAT(both.out, HasSubstr("\ntimeprest  "));
+  EXPECT_THAT(tandem("explain idle --device 0 --schedule timeprest-i" + costs).out,
+              HasSubstr("device 0 of timeprest-i (our own definition) "));
+}
+
 TEST_F(Simulate, TwoBwNeverDrains) {
   const std::string line =
       "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
