@@ -18,12 +18,12 @@ std::vector<ComparedSchedule> ScheduleComparison::at(std::int64_t microbatches) 
 
 /// Those that none is faster than by more than rounding; none: all refuse.
 std::vector<std::string> ScheduleComparison::fastest(std::int64_t microbatches) const {
-  constexpr double kRounding = 1e-6;  // of times divided among chunks
+  constexpr double kTimeRounding = 1e-6;  // of times divided among chunks
   std::vector<std::string> names;
   const std::vector<ComparedSchedule> all = at(microbatches);
   for (const ComparedSchedule& one : all) {
     if (one.refusal.empty() &&
-        one.samples_per_s() * (1.0 + kRounding) >= all.front().samples_per_s())
+        one.samples_per_s() * (1.0 + kTimeRounding) >= all.front().samples_per_s())
       names.push_back(one.schedule);
   }
   std::ranges::sort(names);
