@@ -20,14 +20,14 @@ struct FreeOfDevice {
   void operator()(void* memory) const { cudaFree(memory); }
 };
 
-/// Which the host may read, too, as it does tokens.
+/// Of the device: the host puts what it copies there, and gets copies.
 template <class T>
 class GpuMemory {
  public:
   explicit GpuMemory(std::size_t size) : size_(size) {
     void* first = nullptr;
     if (size == 0) return;
-    check(cudaMallocManaged(&first, size * sizeof(T)), "cudaMallocManaged");
+    check(cudaMalloc(&first, size * sizeof(T)), "cudaMalloc");
     memory_.reset(first);
     check(cudaMemset(first, kPoison, size * sizeof(T)), "cudaMemset");
   }
@@ -58,8 +58,8 @@ class GpuMachine {
   GpuMemory<T> put(const std::vector<T>& values) const {
     GpuMemory<T> memory(values.size());
     check(cudaMemcpy(memory.out().data(), values.data(), values.size() * sizeof(T),
-                     cudaMemcpyDefault),
-          "cudaMemcpy");
+                     cudaMemcpyHostToDevice),
+          "cudaMemcpy to the device");
     return memory;
   }
   template <class T>
@@ -69,9 +69,9 @@ class GpuMachine {
   template <class T>
   std::vector<T> get(const GpuMemory<T>& memory) const {
     std::vector<T> values(memory.in().size());
-    check(
-        cudaMemcpy(values.data(), memory.in().data(), values.size() * sizeof(T), cudaMemcpyDefault),
-        "cudaMemcpy");
+    check(cudaMemcpy(values.data(), memory.in().data(), values.size() * sizeof(T),
+                     cudaMemcpyDeviceToHost),
+          "cudaMemcpy from the device");
     return values;
   }
 
