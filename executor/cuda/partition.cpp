@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "executor/backend/notice.h"
 
 namespace tandem::cuda {
 namespace {
@@ -115,6 +116,48 @@ std::pair<std::vector<CUdevResource>, std::string> split(const Driver& driver, i
   return {std::move(groups), ""};
 }
 
+/// Streams of a probe, destroyed when what they were given has ended.
+class ProbeStreams {
+ public:
+  ProbeStreams() = default;
+  ProbeStreams(const ProbeStreams&) = delete;
+  ProbeStreams& operator=(const ProbeStreams&) = delete;
+  ~ProbeStreams() {
+    for (const OwnedStream& stream : streams_) forget(cudaStreamSynchronize(stream.get()));
+  }
+  cudaStream_t keep(OwnedStream stream) { return streams_.emplace_back(std::move(stream)).get(); }
+
+ private:
+  std::vector<OwnedStream> streams_;
+};
+
+/// What a run does between the parts, once: streams of both priorities, and events of the GPU's
+/// primary context that each part records, its neighbour waits for, and a clock times. Throws
+/// DeviceError where one of it does not work.
+void probe(const std::vector<std::shared_ptr<Partition>>& parts) {
+  const OwnedEvent clock = make_event(cudaEventDefault);
+  check(cudaEventRecord(clock.get(), nullptr), "cudaEventRecord");
+  check(cudaEventSynchronize(clock.get()), "cudaEventSynchronize");
+  std::vector<OwnedEvent> events;
+  ProbeStreams streams;
+  for (const auto& part : parts) {
+    const cudaStream_t stream = streams.keep(part->make_stream(StreamUse::computation));
+    const OwnedEvent& event = events.emplace_back(make_event(cudaEventDefault));
+    check(cudaEventRecord(event.get(), stream), "cudaEventRecord");
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const cudaStream_t stream = streams.keep(parts[i]->make_stream(StreamUse::copies));
+    const OwnedEvent& before = events[(i + 1) % parts.size()];
+    check(cudaStreamWaitEvent(stream, before.get(), cudaEventWaitDefault), "cudaStreamWaitEvent");
+    const OwnedEvent behind = make_event(cudaEventDefault);
+    check(cudaEventRecord(behind.get(), stream), "cudaEventRecord");
+    check(cudaEventSynchronize(behind.get()), "cudaEventSynchronize");
+    float ms = 0.0F;
+    for (const OwnedEvent* const start : {&clock, &before})
+      check(cudaEventElapsedTime(&ms, start->get(), behind.get()), "cudaEventElapsedTime");
+  }
+}
+
 }  // namespace
 
 Partitions divide(int gpu, std::size_t parts) {
@@ -131,9 +174,18 @@ Partitions divide(int gpu, std::size_t parts) {
   if (!driver.is_whole()) return share("the driver has no green contexts (12.5 and newer have)");
   const auto [groups, why] = split(driver, gpu, parts);
   if (groups.empty()) return share(why);
-  for (const CUdevResource& group : groups)
-    result.parts.push_back(std::make_shared<Green>(gpu, driver, group));
-  return result;
+  try {
+    for (const CUdevResource& group : groups)
+      result.parts.push_back(std::make_shared<Green>(gpu, driver, group));
+    probe(result.parts);
+    return result;
+  } catch (const LateError&) {
+    throw;  // undivided, the GPU would fail as well
+  } catch (const DeviceError& error) {
+    cudaGetLastError();  // or the next kernel would be blamed
+    result.parts.clear();
+    return share(fmt::format("its parts can't be used: {}", error.what()));
+  }
 }
 
 }  // namespace tandem::cuda

@@ -1,7 +1,8 @@
 #pragma once
 // Partition: a share of a GPU's multiprocessors, so that several devices of a run on one GPU do not
-// take them from one another. By green contexts where driver and GPU have them (12.4 on); else
-// streams share the GPU. Memory bandwidth and caches are shared in any case.
+// take them from one another. By green contexts where driver and GPU have them (12.5 on) and all
+// that devices need of one another works between them; else streams share the GPU. Memory bandwidth
+// and caches are shared in any case.
 
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@ struct Partitions {
   std::vector<std::shared_ptr<Partition>> parts;
   std::string why_shared;
 };
+/// Throws LateError where the GPU has failed before, DeviceError where it can't be used at all.
 Partitions divide(int gpu, std::size_t parts);
 
 }  // namespace tandem::cuda

@@ -22,10 +22,10 @@ cudaError_t called(const char* name, unsigned kind, const Work& work) {
   return recorder().call(name, kind, work);
 }
 
-/// Of the driver, whose errors are numbered otherwise, but for those that fail here.
+/// Of the driver, whose errors are numbered otherwise, and are no last ones of the runtime's.
 template <class Work>
 CUresult driver_called(const char* name, unsigned kind, const Work& work) {
-  const cudaError_t status = called(name, kind, work);
+  const cudaError_t status = called(name, kind | kIsOfLibrary, work);
   if (status == cudaSuccess) return CUDA_SUCCESS;
   return status == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
 }
