@@ -89,8 +89,9 @@ void Backend::commit() {
   arena_.put_at(memory_.get());
   fill_pools();
   for (Stream& stream : streams_) {
-    stream.context =
-        std::make_unique<KernelContext>(stream.stream.get(), setup_.kernels.of(stream.use));
+    KernelSettings settings = setup_.kernels.of(stream.use);
+    settings.multiprocessors = setup_.partition->multiprocessors();
+    stream.context = std::make_unique<KernelContext>(stream.stream.get(), settings);
   }
 }
 

@@ -29,6 +29,7 @@ class Whole : public Partition {
     return OwnedStream(stream);
   }
   int gpu() const override { return gpu_; }
+  int multiprocessors() const override { return 0; }
 
  private:
   int gpu_;
@@ -68,7 +69,8 @@ void check_driver(CUresult result, const char* call) {
 
 class Green : public Partition {
  public:
-  Green(int gpu, const Driver& driver, CUdevResource resource) : gpu_(gpu), driver_(driver) {
+  Green(int gpu, const Driver& driver, CUdevResource resource)
+      : gpu_(gpu), multiprocessors_(static_cast<int>(resource.sm.smCount)), driver_(driver) {
     CUdevResourceDesc description = nullptr;
     check_driver(driver_.describe(&description, &resource, 1), "cuDevResourceGenerateDesc");
     check_driver(driver_.create(&context_, description, gpu, CU_GREEN_CTX_DEFAULT_STREAM),
@@ -86,9 +88,10 @@ class Green : public Partition {
     return OwnedStream(stream);
   }
   int gpu() const override { return gpu_; }
+  int multiprocessors() const override { return multiprocessors_; }
 
  private:
-  int gpu_;
+  int gpu_, multiprocessors_;
   Driver driver_;
   CUgreenCtx context_ = nullptr;
 };

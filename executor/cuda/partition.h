@@ -21,6 +21,8 @@ class Partition {
   virtual ~Partition() = default;
   virtual OwnedStream make_stream(StreamUse use) = 0;
   virtual int gpu() const = 0;
+  /// Its own; 0: all that the GPU has, alone or shared.
+  virtual int multiprocessors() const = 0;
 };
 
 /// `parts` of the GPU, and why they are not apart; empty where they are, or there is but one.

@@ -1,6 +1,6 @@
 #pragma once
 // AlgorithmBook: by which algorithm a library computes each product. All devices of a run share it:
-// equal products have equal bits wherever they are computed.
+// equal products have equal bits wherever as many multiprocessors compute them.
 
 #include <cstddef>
 #include <functional>

@@ -73,7 +73,7 @@ KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings
   }
   if (is_portable(settings)) return;
   products_.emplace(std::span(memory_.first.get(), static_cast<std::size_t>(kProductWorkspace)),
-                    cublaslt(), settings.algorithms);
+                    cublaslt(), settings.algorithms, time_by_events, settings.multiprocessors);
 }
 
 KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings)

@@ -27,6 +27,7 @@ struct KernelSettings {
   /// Of partial sums, and of rounded factors: workspace_needed() in workspace.h.
   Bytes workspace = Bytes{64} << 20;
   std::shared_ptr<AlgorithmBook> algorithms = {};  // of the products; may be null
+  int multiprocessors = 0;  // that the stream's kernels get of the GPU's; 0: all
   /// Of attention in bfloat16 that fused kernels compute, where there are some; else our own do.
   std::vector<AttentionShape> fused_attention = {};
 };

@@ -39,11 +39,13 @@ std::string Products::library_name() const {
 }
 
 void Products::settle(const Key& key, Plan& plan, const Run& run, cudaStream_t stream) const {
+  const std::string share =
+      key.multiprocessors == 0 ? "" : fmt::format(", on {} multiprocessors", key.multiprocessors);
   const std::string product = fmt::format(
-      "{}; {}; into {}; {} into {}, epilogue {}{}, aligned {} {} {} {}", name_of(key.layout.left),
+      "{}; {}; into {}; {} into {}, epilogue {}{}, aligned {} {} {} {}{}", name_of(key.layout.left),
       name_of(key.layout.right), name_of(key.layout.result), name_of(key.factors),
       name_of(key.result), static_cast<int>(key.epilogue), key.adds ? ", added" : "",
-      key.left_alignment, key.right_alignment, key.result_alignment, key.epilogue_alignment);
+      key.left_alignment, key.right_alignment, key.result_alignment, key.epilogue_alignment, share);
   const auto known = book_->algorithm_of(product, [&] {
     auto chosen = measure(key, plan, run, stream);
     if (chosen) chosen->product = product;

@@ -64,12 +64,13 @@ void Products::check(cublasStatus_t status, const char* call) const {
 }
 
 Products::Products(std::span<std::byte> workspace, const CublasLt& library,
-                   std::shared_ptr<AlgorithmBook> book, ProductTimer timer)
+                   std::shared_ptr<AlgorithmBook> book, ProductTimer timer, int multiprocessors)
     : library_(library),
       handle_(nullptr, library_.destroy),
       workspace_(workspace),
       book_(std::move(book)),
-      timer_(timer) {
+      timer_(timer),
+      multiprocessors_(multiprocessors) {
   cublasLtHandle_t handle = nullptr;
   check(library_.create(&handle), "cublasLtCreate");
   handle_.reset(handle);
@@ -131,6 +132,11 @@ std::optional<Products::Plan> Products::make_plan(const Key& key,
       "cublasLtMatmulDescSetAttribute(left factor)");
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.layout.right),
       "cublasLtMatmulDescSetAttribute(right factor)");
+  // Else it chooses, and launches, for all that the GPU has.
+  if (key.multiprocessors != 0) {
+    set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, key.multiprocessors,
+        "cublasLtMatmulDescSetAttribute(multiprocessors)");
+  }
   if (key.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, key.epilogue, "cublasLtMatmulDescSetAttribute(epilogue)");
     set_memory(plan, memory);
@@ -186,7 +192,8 @@ ProductRest Products::multiply(cudaStream_t stream, const ProductSpans<A, C>& pr
           .adds = product.adds,
           .left_alignment = alignment_of(product.b),
           .right_alignment = alignment_of(product.a),
-          .result_alignment = alignment_of(product.c)};
+          .result_alignment = alignment_of(product.c),
+          .multiprocessors = multiprocessors_};
   const std::span<float> sums = sums_workspace(key);
   const EpilogueMemory memory{
       .bias = sums.empty() ? static_cast<const void*>(product.bias) : sums.data(),

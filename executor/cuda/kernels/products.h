@@ -3,10 +3,10 @@
 // sums in float. What is made along the way of a product (product.h) its epilogue makes where the
 // library has an algorithm that does; else kernels of their own, for that shape from then on.
 //
-// How a product is computed is chosen once for its shape, strides, types and alignment, and kept:
-// so equal products give equal bits for the life of the process. Algorithms whose parts of a sum
-// are added as they come are left out. Taken is what a book knows, or times; else what the library
-// names first.
+// How a product is computed is chosen once for its shape, strides, types, alignment and the
+// multiprocessors it gets, and kept: so equal products give equal bits for the life of the process.
+// Algorithms whose parts of a sum are added as they come are left out. Taken is what a book knows,
+// or times; else what the library names first.
 
 #include <compare>
 #include <cstddef>
@@ -46,8 +46,10 @@ class Products {
  public:
   /// `workspace`: memory of the device, aligned as cudaMalloc() does. Throws AbsentError without
   /// the library, DeviceError where it fails. `book` may be null: what the library names first.
+  /// `multiprocessors`: what kernels on the stream get of the GPU's; 0: all.
   explicit Products(std::span<std::byte> workspace, const CublasLt& library = cublaslt(),
-                    std::shared_ptr<AlgorithmBook> book = {}, ProductTimer timer = time_by_events);
+                    std::shared_ptr<AlgorithmBook> book = {}, ProductTimer timer = time_by_events,
+                    int multiprocessors = 0);
 
   /// Queues a product of what `A` is, float or Bf16, into what `C` is.
   template <class A, class C>
@@ -71,6 +73,7 @@ class Products {
     bool adds = false;
     std::uintptr_t left_alignment = 0, right_alignment = 0, result_alignment = 0,
                    epilogue_alignment = 0;
+    std::int32_t multiprocessors = 0;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   /// What an epilogue reads or writes.
@@ -110,6 +113,7 @@ class Products {
   std::span<std::byte> workspace_;
   std::shared_ptr<AlgorithmBook> book_;
   ProductTimer timer_;
+  const std::int32_t multiprocessors_;
   std::map<Key, std::optional<Plan>> plans_;
 };
 

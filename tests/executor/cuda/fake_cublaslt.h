@@ -104,6 +104,9 @@ struct FakeProduct {
 struct FakeState {
   std::set<int> epilogues;  // that there are algorithms for
   int asked = 0, multiplied = 0;
+  /// That products told of: when their algorithm was looked for, and when they were queued. 0: of
+  /// none.
+  std::set<std::int32_t> multiprocessors_asked = {}, multiprocessors_multiplied = {};
   std::vector<int> takes{100};  // how long each of its algorithms takes; below 0: it can't run
   std::uint64_t algorithm = 0;  // of the last product
   std::size_t version = 130002;
@@ -142,6 +145,11 @@ inline void FakeProduct::compute() const {
   }
 }
 
+inline std::int32_t multiprocessors_of(cublasLtMatmulDesc_t operation) {
+  return value_of(*reinterpret_cast<const Attributes*>(operation),
+                  CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{0});
+}
+
 inline cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void*,
                                const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                                cublasLtMatrixLayout_t b_layout, const void* beta, const void*,
@@ -149,6 +157,7 @@ inline cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
                                cudaStream_t stream) {
   ++fake.multiplied;
+  fake.multiprocessors_multiplied.insert(multiprocessors_of(operation));
   fake.algorithm = algorithm->data[0];
   if (fake.takes.at(fake.algorithm) < 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   FakeProduct product{*reinterpret_cast<const Attributes*>(operation),
@@ -169,6 +178,7 @@ inline cublasStatus_t find(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cub
                            cublasLtMatmulPreference_t, int most,
                            cublasLtMatmulHeuristicResult_t* found, int* count) {
   ++fake.asked;
+  fake.multiprocessors_asked.insert(multiprocessors_of(operation));
   const int epilogue = value_of(*reinterpret_cast<const Attributes*>(operation),
                                 CUBLASLT_MATMUL_DESC_EPILOGUE, int{CUBLASLT_EPILOGUE_DEFAULT});
   *count = 0;

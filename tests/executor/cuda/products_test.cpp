@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
@@ -128,6 +129,18 @@ TEST(Products, DoNotAskForGeluOfOddRows) {
   EXPECT_FALSE((are_fused_and_right<float, float>(products, {6, 5, 7})));
 }
 
+TEST(Products, TellTheMultiprocessorsOfAShareAndNothingOfAWholeGpu) {
+  const CublasLt library = make_fake();
+  const auto workspace = std::make_unique<Workspace>();
+  for (const int multiprocessors : {32, 0}) {
+    fake = {.epilogues = kAll};
+    Products products(workspace->bytes, library, nullptr, time_by_events, multiprocessors);
+    EXPECT_TRUE((are_fused_and_right<Bf16, Bf16>(products, kShape)));
+    EXPECT_THAT(fake.multiprocessors_asked, ::testing::ElementsAre(multiprocessors));
+    EXPECT_THAT(fake.multiprocessors_multiplied, ::testing::ElementsAre(multiprocessors));
+  }
+}
+
 /// Whether all of a product is left to the caller.
 bool leaves_all(Products& products) {
   std::vector<float> x(30), w(80), y(96);
@@ -226,6 +239,22 @@ TEST_F(ChosenProducts, AreMeasuredForEachShape) {
   Products products(workspace_->bytes, library_, book, fake_timer);
   for (const std::int64_t columns : {16, 8, 16}) product_.multiply(products, columns);
   EXPECT_EQ(book->all().size(), 2u);
+}
+
+TEST_F(ChosenProducts, AreMeasuredForTheMultiprocessorsTheyGet) {
+  const auto book = std::make_shared<AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
+  Products on_share(workspace_->bytes, library_, book, fake_timer, 32),
+      on_other_share(workspace_->bytes, library_, book, fake_timer, 32),
+      on_whole(workspace_->bytes, library_, book, fake_timer);
+  for (Products* products : {&on_share, &on_other_share}) product_.multiply(*products);
+  ASSERT_EQ(book->all().size(), 1u);
+  EXPECT_THAT(book->all()[0].product, ::testing::EndsWith(", on 32 multiprocessors"));
+  fake.takes = {100, -1, 90, 70};
+  product_.multiply(on_whole);
+  ASSERT_EQ(book->all().size(), 2u);
+  EXPECT_NE(book->all()[0].algorithm, book->all()[1].algorithm);
+  EXPECT_THAT(book->all()[0].product + ", on 32 multiprocessors",
+              ::testing::Eq(book->all()[1].product));
 }
 
 TEST_F(ChosenProducts, OfAnotherLibraryOrNoneOfItsAreRefused) {

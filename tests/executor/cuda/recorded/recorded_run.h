@@ -25,16 +25,17 @@ struct RecordedRun {
 
 using Change = std::function<void(TrainingSetup<float>&)>;
 
-inline TrainingReport<float> train_on(const char* backend, const testing::TrainingCase& test,
+inline TrainingReport<float> train_on(const char* backend,
+                                      const tandem::testing::TrainingCase& test,
                                       const Program& program, const Change& change = {}) {
-  const Data data = testing::data_of(test);
-  TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+  const Data data = tandem::testing::data_of(test);
+  TrainingSetup<float> setup = tandem::testing::setup_of<float>(test, program, data);
   setup.watchdog = std::chrono::seconds(10);
   if (change) change(setup);
   return find_backend(backend).make()->train(program, setup);
 }
 
-inline RecordedRun run_recorded(const testing::TrainingCase& test, const Program& program,
+inline RecordedRun run_recorded(const tandem::testing::TrainingCase& test, const Program& program,
                                 MachineSetup machine, const Change& change = {}) {
   RecordedRun run;
   recorder().begin(std::move(machine));
