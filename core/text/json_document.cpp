@@ -29,7 +29,7 @@ std::size_t skip_blank(std::string_view text, std::size_t position) {
   while (position < text.size()) {
     const std::string_view rest = text.substr(position);
     if (rest.starts_with("//")) {
-      position = std::min(text.find('\n', position), text.size());
+      position = std::min(text.find_first_of("\r\n", position), text.size());
     } else if (rest.starts_with("/*")) {
       const std::size_t end = text.find("*/", position + 2);
       position = end == std::string_view::npos ? text.size() : end + 2;

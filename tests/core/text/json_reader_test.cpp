@@ -170,6 +170,16 @@ TEST(JsonSyntax, TakesCommentsOfBothKinds) {
   EXPECT_EQ(file.diagnostics(), 0U);
 }
 
+/// As the parser has it: at a carriage return, too, whether a line feed follows or not.
+TEST(JsonSyntax, CommentsEndWithTheLine) {
+  for (const std::string end : {"\r", "\n", "\r\n"}) {
+    JsonFile file("f.json", "{\"a\": -2//, \"b\": 9" + end + ", \"c\": [1]}");
+    EXPECT_EQ(file.root()["a"].integer(-5, 5), -2);
+    EXPECT_EQ(file.root()["c"].array().size(), 1U);
+    EXPECT_FALSE(file.root().has("b"));
+  }
+}
+
 // ---- Getters ----
 
 enum class Colour : std::uint8_t { red, green, blue };
