@@ -123,15 +123,19 @@ class RunningRanks {
     if (all && next_ && !asked_) next_ = now;
   }
 
-  /// One that a signal killed made the others fail, and they may be seen to end before it.
+  /// One that a signal killed, or that ended for a reason of its own, made the others fail, and
+  /// they may be seen to end before it.
   void name_failure() {
     if (failed_.empty() || ended_.failed) return;
-    const auto killed =
-        std::ranges::find_if(failed_, [this](std::size_t i) { return ended_.ends[i].signal != 0; });
+    const auto is_cause = [this](std::size_t i) {
+      const RankEnd& end = ended_.ends[i];
+      return end.signal != 0 || end.code != static_cast<int>(ExitCode::failed);
+    };
+    const auto cause = std::ranges::find_if(failed_, is_cause);
     const bool all_ended = std::ranges::find(running_, true) == running_.end();
     const auto since = LauncherClock::now() - (*next_ - patience_.after_failure);
-    if (killed == failed_.end() && !all_ended && since < patience_.for_a_killed_one) return;
-    ended_.failed = killed == failed_.end() ? failed_.front() : *killed;
+    if (cause == failed_.end() && !all_ended && since < patience_.for_the_cause) return;
+    ended_.failed = cause == failed_.end() ? failed_.front() : *cause;
     say_("error: " + ended_.ends[*ended_.failed].to_string());
   }
 

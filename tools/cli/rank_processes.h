@@ -36,13 +36,13 @@ struct RankEnd {
 struct RankPatience {
   std::chrono::milliseconds after_failure{1'500};      // for the others to end by themselves
   std::chrono::milliseconds after_asking{2'000};       // by SIGTERM
-  std::chrono::milliseconds for_a_killed_one{250};     // that made the others fail, to be seen
+  std::chrono::milliseconds for_the_cause{250};        // what made the others fail, to be seen
   std::chrono::milliseconds for_a_stopped_one{3'500};  // to go on; the others may lose it before
 };
 
 struct RanksEnded {
   std::vector<RankEnd> ends;          // by rank
-  std::optional<std::size_t> failed;  // the first that did
+  std::optional<std::size_t> failed;  // who made the others fail; else the first that did
   bool interrupted = false;           // `stop` was asked for
 
   int code() const;

@@ -114,6 +114,15 @@ TEST_F(LaunchedRanks, AKilledOneIsNamedThoughItIsSeenLater) {
   EXPECT_EQ(late.code(), 1) << "it is not waited for";
 }
 
+/// What only hears that another has failed ends with 1.
+TEST_F(LaunchedRanks, OneWithAReasonOfItsOwnIsNamedThoughItIsSeenLater) {
+  const RanksEnded ended = run({"exit 1", "sleep 0.1; exit 5", "sleep 0.1; exit 1"});
+  EXPECT_EQ(ended.code(), 5);
+  EXPECT_EQ(ended.failed, 1U);
+  EXPECT_THAT(said_, HasSubstr("error: rank 1 (host here, pid"));
+  EXPECT_EQ(run({"exit 1", "sleep 0.1; exit 1"}).failed, 0U);
+}
+
 /// Nobody else has failed: it may not even have joined the others.
 TEST_F(LaunchedRanks, OneThatStandsStillIsNamedAndEndsAll) {
   const auto start = std::chrono::steady_clock::now();
