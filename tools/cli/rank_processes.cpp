@@ -127,14 +127,16 @@ class RunningRanks {
   /// they may be seen to end before it.
   void name_failure() {
     if (failed_.empty() || ended_.failed) return;
-    const auto is_cause = [this](std::size_t i) {
-      const RankEnd& end = ended_.ends[i];
-      return end.signal != 0 || end.code != static_cast<int>(ExitCode::failed);
+    const auto first = [this](auto is_cause) {
+      return std::ranges::find_if(failed_, [&](std::size_t i) { return is_cause(ended_.ends[i]); });
     };
-    const auto cause = std::ranges::find_if(failed_, is_cause);
+    const auto killed = first([](const RankEnd& end) { return end.signal != 0; });
+    const auto with_reason =
+        first([](const RankEnd& end) { return end.code != static_cast<int>(ExitCode::failed); });
+    const auto cause = killed == failed_.end() ? with_reason : killed;
     const bool all_ended = std::ranges::find(running_, true) == running_.end();
     const auto since = LauncherClock::now() - (*next_ - patience_.after_failure);
-    if (cause == failed_.end() && !all_ended && since < patience_.for_the_cause) return;
+    if (killed == failed_.end() && !all_ended && since < patience_.for_the_cause) return;
     ended_.failed = cause == failed_.end() ? failed_.front() : *cause;
     say_("error: " + ended_.ends[*ended_.failed].to_string());
   }
