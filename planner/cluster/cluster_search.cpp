@@ -276,8 +276,7 @@ class ClusterSearch {
 
   /// What is known of a plan with any schedule of its outline.
   struct Outlined {
-    double least_s = 0.0;             // that it takes
-    std::optional<StageCosts> costs;  // empty: by what it computes alone it is of no interest
+    std::optional<StageCosts> costs;  // empty: it takes too long to be of interest
   };
   /// Gives the plan its stages. Empty: its schedule must be made for that, and it has none.
   std::optional<Outlined> outlined(Plan& plan, const ClusterLayout& on,
@@ -288,14 +287,14 @@ class ClusterSearch {
     if (!outline) return std::nullopt;
     cut_outline(plan, *outline, on, assumptions, cut_, cuts_);
     const Placement& placement = outline->placement();
-    const auto least = [&](const StageCosts& costs) {
-      return least_period_s(*outline, plan, costs, question_.contention);
+    const auto may_interest = [&](const StageCosts& costs) {
+      return interests(least_period_s(*outline, plan, costs, question_.contention));
     };
-    const double computes = least(computation_costs(plan, placement, on, assumptions));
-    if (!interests(computes)) return Outlined{computes, {}};
+    // Cheaper than all of it.
+    if (!may_interest(computation_costs(plan, placement, on, assumptions))) return Outlined{};
     StageCosts costs = cluster_costs(plan, placement, on, assumptions);
-    const double all = least(costs);
-    return Outlined{all, std::move(costs)};
+    if (!may_interest(costs)) return Outlined{};
+    return Outlined{std::move(costs)};
   }
 
   std::shared_ptr<const LoweredSchedule> schedule_of(Plan& plan, const ClusterLayout& on,
@@ -318,7 +317,7 @@ class ClusterSearch {
     try {
       const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
       const auto outlined = this->outlined(plan, on, assumptions, interests);
-      if (outlined && (!outlined->costs || !interests(outlined->least_s))) return {};
+      if (outlined && !outlined->costs) return {};
       const auto lowered = schedule_of(plan, on, assumptions, outlined);
       const LoweredSchedule& of = *lowered;
       const bool has_stages = outlined || shape.schedule->orders_by_costs;

@@ -188,13 +188,19 @@ static double flops_made_again(const Plan& plan) {
   return flops;
 }
 
+double peak_flops_per_s(const Cluster& cluster, std::size_t devices, NumberFormat format) {
+  double sum = 0.0;
+  for (std::size_t device = 0; device < devices; ++device)
+    sum += cluster[id_at<DeviceId>(device)].flops(format);
+  return sum;
+}
+
 ModelUse ClusterSetup::use() const {
   const Plan& plan = made.plan;
   ModelUse use{
       .tokens = plan.model.sequence, .flops = model_flops(plan.model), .devices = devices_used()};
   use.flops_done = use.flops + flops_made_again(plan);
-  for (std::size_t device = 0; device < use.devices; ++device)
-    use.peak_flops_per_s += cluster()[id_at<DeviceId>(device)].flops(assumptions().format);
+  use.peak_flops_per_s = peak_flops_per_s(cluster(), use.devices, assumptions().format);
   return use;
 }
 

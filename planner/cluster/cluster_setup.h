@@ -69,6 +69,9 @@ struct ClusterSetup {
   std::vector<std::string> warnings() const;
 };
 
+/// Of the cluster's first so many devices together.
+double peak_flops_per_s(const Cluster& cluster, std::size_t devices, NumberFormat format);
+
 /// The nodes of the catalogue by this name, their devices' memory as given. Throws InputError.
 Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory);
 

@@ -174,6 +174,14 @@ std::vector<ClusterShape> ClusterSpace::shapes(const ClusterFrame& frame,
   return all;
 }
 
+Recompute fewest_made_again(Recompute recompute) {
+  return recompute.kind == Recompute::Kind::blocks ? Recompute::none : recompute;
+}
+
+Recompute most_made_again(Recompute recompute) {
+  return recompute.kind == Recompute::Kind::blocks ? Recompute::full : recompute;
+}
+
 Plan plan_of(const ClusterQuestion& question, const ClusterShape& shape) {
   const ClusterFrame& frame = shape.frame;
   Plan plan{.model = question.base.plan.model,

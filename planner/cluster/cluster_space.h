@@ -47,6 +47,11 @@ struct ClusterFrame {
   std::int64_t groups() const { return std::int64_t{width} * depth; }
 };
 
+/// Which blocks are a stage's first ones, and so made again, depends on the cut: no stage makes
+/// fewer again than by the first of these, none more than by the second.
+Recompute fewest_made_again(Recompute recompute);
+Recompute most_made_again(Recompute recompute);
+
 /// One layout and its schedule; `chunks` where the schedule asks how many.
 struct ClusterShape {
   ClusterFrame frame;

@@ -24,8 +24,7 @@ const StageBytes& LeastMemory::whole(const ClusterShape& shape) {
                           frame.sharded_optimizer ? frame.width : 1});
   if (!unknown) return place->second;
   Plan plan = plan_of(question_, shape);
-  // So many of each stage's blocks are made again: all, where stages have no more.
-  if (frame.recompute.kind == Recompute::Kind::blocks) plan.request.recompute = Recompute::full;
+  plan.request.recompute = most_made_again(frame.recompute);
   const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
   try {
     place->second = analytic_stage_bytes(

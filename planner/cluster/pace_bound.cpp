@@ -31,8 +31,7 @@ std::vector<DeviceId> kinds_of_groups(const Cluster& cluster, std::int32_t tenso
   return groups;
 }
 
-/// Which blocks a stage's first ones are depends on the cut: of those that are made again, some or
-/// all, the input alone is sure to stay, of so many blocks together.
+/// Of so many blocks the input of one stays.
 double blocks_made_again_together(Recompute recompute) {
   return recompute.kind == Recompute::Kind::uniform ? std::max<double>(1.0, recompute.count) : 1.0;
 }
@@ -117,8 +116,7 @@ void PaceBound::add_slice(const Plan& plan, const ClusterFrame& frame, SequenceP
                           Stay& stay) const {
   const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
   Plan timed = plan;
-  timed.request.recompute =
-      frame.recompute.kind == Recompute::Kind::blocks ? Recompute::none : frame.recompute;
+  timed.request.recompute = fewest_made_again(frame.recompute);
   const ClusterLayout layout(ways_, 1, 1, DeviceOrder::replicas_first,
                              static_cast<std::size_t>(frame.tensor));
   std::vector<LayerTimes> groups;

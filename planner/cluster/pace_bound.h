@@ -24,7 +24,7 @@ class PaceBound {
  public:
   PaceBound(const ClusterQuestion& question, std::shared_ptr<ClusterWays> ways);
 
-  /// Seconds; infinite where not even what lasts fits. Throws what analytic_layers() does.
+  /// Seconds; infinite where not even what lasts fits; 0 where layers can't be priced or counted.
   double of(const ClusterShape& shape);
 
  private:

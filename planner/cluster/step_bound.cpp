@@ -102,9 +102,7 @@ StepBound::Work StepBound::make_work(const ClusterFrame& frame) const {
   const AnalyticAssumptions assumptions = assumptions_of(question_, frame);
   Plan plan = question_.base.plan;
   plan.microbatch_size = frame.microbatch_size;
-  plan.request.recompute = frame.recompute;
-  // Layers are priced one by one, and which blocks are a stage's first ones depends on the cut.
-  if (frame.recompute.kind == Recompute::Kind::blocks) plan.request.recompute = Recompute::none;
+  plan.request.recompute = fewest_made_again(frame.recompute);
   plan.request.slices.count = frame.slices;
   std::vector<SequencePart> parts = sequence_parts(plan.request.slices, plan.model);
   if (parts.empty()) parts.emplace_back();

@@ -118,16 +118,6 @@ double model_flops_per_s(const ClusterCandidate& of) {
          static_cast<double>(of.devices);
 }
 
-/// In the mean of the devices that it uses.
-double peak_flops_per_s(const ClusterQuestion& question, const ClusterCandidate& of) {
-  double sum = 0.0;
-  for (std::size_t device = 0; device < of.devices; ++device) {
-    sum +=
-        (*question.base.cluster)[id_at<DeviceId>(device)].flops(question.base.assumptions.format);
-  }
-  return sum / static_cast<double>(of.devices);
-}
-
 bool has_unequal_devices(const Cluster& cluster) {
   for (std::size_t device = 1; device < cluster.size(); ++device) {
     if (&cluster[id_at<DeviceId>(device)] != &cluster[DeviceId{}]) return true;
@@ -136,7 +126,10 @@ bool has_unequal_devices(const Cluster& cluster) {
 }
 
 std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
-  const double peak = peak_flops_per_s(question, best);
+  // Of the devices that it uses, in the mean.
+  const double peak =
+      peak_flops_per_s(*question.base.cluster, best.devices, question.base.assumptions.format) /
+      static_cast<double>(best.devices);
   return fmt::format(
       "{}: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
       "samples/s, {:.0f} TFLOP/s a device ({:.0f} % of its peak).",
