@@ -47,9 +47,11 @@ std::vector<std::int32_t> extras_of(const ClusterShape& shape) {
 
 class ClusterSearch {
  public:
-  ClusterSearch(const ClusterQuestion& question, const std::function<bool()>& stop)
+  ClusterSearch(const ClusterQuestion& question, const std::function<bool()>& stop,
+                double elsewhere)
       : question_(question),
         stop_(stop),
+        elsewhere_(elsewhere),
         memo_(question.base.cluster),
         space_(question),
         bounds_(question, memo_.ways()),
@@ -71,7 +73,7 @@ class ClusterSearch {
     answer_.frames = space_.frames().size();
     open_frames();
     const Activity progress("searching plans");
-    while (least_open() < (1.0 - question_.gap) * least()) {
+    while (least_open() < (1.0 - question_.gap) * std::min(least(), elsewhere_)) {
       if (stop_ && stop_()) {
         answer_.interrupted = true;
         break;
@@ -358,7 +360,7 @@ class ClusterSearch {
 
   /// What is open is no better than its bound; what fits may be better in another cut.
   void finish() {
-    if (answer_.ranked.empty() && !answer_.interrupted)
+    if (answer_.ranked.empty() && !answer_.interrupted && elsewhere_ == kNever)
       answer_.nearest = nearest_miss(question_, std::move(misses_));
     answer_.bound = std::min(least(), least_open());
     std::map<const ScheduleTraits*, double> still_open;
@@ -385,6 +387,7 @@ class ClusterSearch {
   const ClusterQuestion& question_;
   const StageCut cut_ = question_.base.cut;
   const std::function<bool()>& stop_;
+  const double elsewhere_;
   ClusterMemo memo_;
   ScheduleOutlines outlines_;
   KnownCuts cuts_;
@@ -431,10 +434,9 @@ ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,
   return one;
 }
 
-ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
-                                 const std::function<bool()>& stop) {
-  check_measured_optimizer(question.base.plan, question.base.assumptions);
-  return ClusterSearch(question, stop).run();
+ClusterAnswer find_in_node_order(const ClusterQuestion& question, const std::function<bool()>& stop,
+                                 double elsewhere) {
+  return ClusterSearch(question, stop, elsewhere).run();
 }
 
 }  // namespace tandem

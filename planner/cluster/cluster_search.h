@@ -61,7 +61,7 @@ struct ClusterAnswer {
 };
 
 /// Shapes by ascending bound, each simulated exactly, until no bound is below the best found, or
-/// not by more than the question's gap.
+/// not by more than the question's gap; in every order of unequal nodes, unless one is given.
 /// Where contention is asked for: no bound knows of anything but computation, of which it does not
 /// let a device do more, so that they hold; only what still is of interest without it
 /// (period_of_interest()), and fits, is simulated with it. Deterministic. Throws UsageError for
@@ -70,5 +70,10 @@ struct ClusterAnswer {
 /// does.
 ClusterAnswer find_cluster_plans(const ClusterQuestion& question,
                                  const std::function<bool()>& stop = {});
+
+/// The same in the cluster's order of nodes alone. `elsewhere`: the least value that was found in
+/// other orders, or infinity: what can't be less is not looked at.
+ClusterAnswer find_in_node_order(const ClusterQuestion& question, const std::function<bool()>& stop,
+                                 double elsewhere);
 
 }  // namespace tandem

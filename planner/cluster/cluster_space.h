@@ -27,8 +27,9 @@ struct ClusterQuestion {
   std::optional<Recompute> recompute = {};
   std::optional<bool> sharded_optimizer = {};
   std::optional<DeviceOrder> order = {};
-  bool contention = false;  // transfers and sums share links through time
-  double gap = 0.0;         // the search ends when none can take less by more than this share
+  bool given_node_order = false;  // the cluster's; else every order of its kinds (node_orders())
+  bool contention = false;        // transfers and sums share links through time
+  double gap = 0.0;               // the search ends when none can take less by more than this share
 
   std::int64_t devices() const;
 };

@@ -56,6 +56,7 @@ ClusterQuestion question_like(const Plan& plan, std::shared_ptr<const TensorProf
   question.recompute = plan.request.recompute;
   question.sharded_optimizer = plan.cluster->assumptions.sharded_optimizer;
   question.order = plan.cluster->order;
+  question.given_node_order = true;
   question.contention = plan.cluster->contention;
   return question;
 }

@@ -98,6 +98,10 @@ static ClusterQuestion freed(const ClusterQuestion& question, const ClusterCandi
   fix(asked.depth, request.devices, Freedom::layout);
   fix(asked.width, request.width, Freedom::layout);
   fix(asked.order, of.request.order, Freedom::layout);
+  if (freedom != Freedom::layout) {
+    asked.base.cluster = of.request.cluster;
+    asked.given_node_order = true;
+  }
   asked.vanilla_only = question.vanilla_only || of.weights == WeightSemantics::vanilla;
   return asked;
 }

@@ -1,7 +1,7 @@
 #include "planner/cluster/step_bound.h"
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 
 #include "core/base/error.h"
 #include "simulator/cost/cluster_costs.h"
@@ -127,26 +127,42 @@ StepBound::Work StepBound::make_work(const ClusterFrame& frame) const {
                           return of->whole.back();
                         }))->whole;
   std::map<const Work*, double> known;
-  std::vector<double> speeds;
+  const auto unlike =
+      std::ranges::find_if(of_groups, [&](const Work* of) { return of != of_groups.front(); });
+  Work work = *of_groups.front();
+  work.alike = unlike - of_groups.begin();
   for (const Work* of : of_groups) {
     const auto [place, fresh] = known.try_emplace(of);
     if (fresh) place->second = most_speed(fastest, of->whole);
-    speeds.push_back(place->second);
+    work.speeds.push_back(place->second);
   }
-  Work work;
-  if (kinds.size() == 1) work = std::move(kinds.begin()->second);
-  work.alike = kinds.size() == 1;
-  std::ranges::sort(speeds, std::greater<>());
-  work.rates.push_back(0.0);
-  for (const double speed : speeds) work.rates.push_back(work.rates.back() + speed);
   return work;
+}
+
+/// Each device of a plan is as slow as the slowest that stands for it in any pipeline.
+double StepBound::passes_per_s(const ClusterFrame& frame, DeviceOrder order) {
+  const Work& done = work(frame);
+  if (frame.groups() <= done.alike) return frame.depth * done.speeds.front();
+  const auto tensor = static_cast<std::size_t>(frame.tensor);
+  const ClusterLayout layout(ways_, frame.width, frame.depth, order, tensor);
+  double all = 0.0;
+  for (const DeviceId device : all_ids<DeviceId>(frame.depth)) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t replica = 0; replica < frame.width; ++replica)
+      least = std::min(least, done.speeds[index(layout.at(device, replica)) / tensor]);
+    all += least;
+  }
+  return all;
 }
 
 double StepBound::of(const ClusterFrame& frame) {
   const Work& done = work(frame);
-  const double passes = static_cast<double>(frame.width) * frame.microbatches;
-  double seconds = passes / done.rates[static_cast<std::size_t>(frame.groups())];
-  if (done.alike) seconds += done.updates.back() / static_cast<double>(shards(frame)) / frame.depth;
+  const double rate = question_.order ? passes_per_s(frame, *question_.order)
+                                      : std::max(passes_per_s(frame, DeviceOrder::replicas_first),
+                                                 passes_per_s(frame, DeviceOrder::stages_first));
+  double seconds = frame.microbatches / rate;
+  if (frame.groups() <= done.alike)
+    seconds += done.updates.back() / static_cast<double>(shards(frame)) / frame.depth;
   return seconds * kJustBelow;
 }
 
@@ -211,7 +227,7 @@ double StepBound::waiting(const ClusterFrame& frame, const ScheduleSketch& of, s
 double StepBound::of(const ClusterShape& shape, Cut cut) {
   const ClusterFrame& frame = shape.frame;
   const double any = of(frame);
-  if (!work(frame).alike) return any;
+  if (frame.groups() > work(frame).alike) return any;
   const ScheduleSketch& of_row = sketches_.of(*shape.schedule);
   const std::uint16_t fixed = shape.schedule->replicas_per_device;
   const std::size_t stages = std::size_t{frame.depth} * (fixed == 0 ? shape.chunks : fixed);

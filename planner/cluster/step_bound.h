@@ -16,9 +16,10 @@ namespace tandem {
 
 /// Seconds; of computation alone, nobody waiting for a transfer or a sum. C is what layers take of
 /// a microbatch, all halves of its backward included; Q is that without the gradients of weights.
-/// - A group of devices computes one thing at a time: no step takes less than all microbatches' C
-///   and the update shared out over the groups by their speed (at the layers that each does best);
-///   where each has one stage and all are alike, no less than the busiest, of whole layers.
+/// - A group of devices computes one thing at a time: no step takes less than a pipeline's
+///   microbatches' C and the update shared out over its groups by their speed (at the layers that
+///   each does best; replicas wait for the slowest of them); where each has one stage and all are
+///   alike, no less than the busiest, of whole layers.
 /// - A step that begins at updated weights (vanilla) ends behind the last gradient of an input, on
 ///   the first stage. Until the first microbatch has come to a device through the stages before it,
 ///   and since the last went back from there, that computes no Q: of its m·Q and those stages' ΣQ a
@@ -42,11 +43,11 @@ class StepBound {
  private:
   /// Of all layers before each layer, in seconds.
   using Sums = std::vector<double>;
-  /// Microbatches of one kind: what all layers take on each kind of group.
+  /// Microbatches of one kind: what all layers take.
   struct Work {
-    /// Passes of a microbatch through the model, a second, by the fastest so many groups.
-    std::vector<double> rates;
-    bool alike = false;              // all groups are: then
+    /// Passes of a microbatch through the model, a second, by each group.
+    std::vector<double> speeds;
+    std::int64_t alike = 0;          // so many groups are as the first, which takes
     Sums whole, halves;              // C where backwards are whole, or halves
     Sums inputs;                     // Q of halves
     Sums first_whole, first_inputs;  // Q of the first slice of each sequence
@@ -55,6 +56,8 @@ class StepBound {
   static void add_layers(const LayerTimes& times, Work& work);
   const Work& work(const ClusterFrame& frame);
   Work make_work(const ClusterFrame& frame) const;
+  /// Passes of a microbatch through the model by all devices of one pipeline.
+  double passes_per_s(const ClusterFrame& frame, DeviceOrder order);
   /// The least that the busiest of so many stages computes in a batch.
   double busiest(const ClusterFrame& frame, std::size_t stages, bool halves);
   double one_stage_a_device(const ClusterFrame& frame, const ScheduleSketch& of);

@@ -40,8 +40,9 @@ namespace {
 constexpr std::size_t kShown = 10;
 
 /// What is searched unless it is given.
-constexpr std::array kSearched{"tensor", "depth",     "width",        "chunks",  "microbatch-size",
-                               "zero",   "recompute", "device-order", "schedule"};
+constexpr std::array kSearched{"tensor",          "depth",   "width",     "chunks",
+                               "microbatch-size", "zero",    "recompute", "device-order",
+                               "node-order",      "schedule"};
 
 }  // namespace
 
@@ -74,6 +75,8 @@ static std::string command_for(std::string_view command, const Options& options,
     stages += fmt::format("{}{}-{}", stages.empty() ? "" : ",", stage.first, stage.last);
   if (asked.cut == StageCut::given) add("stages", stages);
   if (asked.order != DeviceOrder::replicas_first) add("device-order", name(asked.order));
+  if (const auto nodes = names_of_unequal_nodes(*asked.cluster); !nodes.empty())
+    add("node-order", fmt::format("{}", fmt::join(nodes, ",")));
   const bool own_cut = asked.cut == StageCut::even || asked.cut == StageCut::given;
   for (const std::string_view flag : kGivenForAllPlans) {
     if (options.has(std::string(flag)) && (flag != "cut" || !own_cut))
@@ -103,6 +106,7 @@ Json candidate_json(const Options& options, const ClusterCandidate& of) {
           {"recompute", name(plan.request.recompute)},
           {"zero", of.request.assumptions.sharded_optimizer ? 1 : 0},
           {"device_order", name(of.request.order)},
+          {"node_order", names_of_unequal_nodes(*of.request.cluster)},
           {"stages", stages_json(plan)},
           {"period_s", of.period_s},
           {"throughput_samples_per_s", plan.predicted.samples_per_s},
@@ -249,8 +253,8 @@ std::string nearest_text(const Options& options, const ClusterRequest& nearest) 
 void add_cluster_plan_options(Options& options) {
   options.group("On a cluster, in place of a profile");
   for (const char* flag :
-       {"cluster", "gpu", "tensor", "depth", "zero", "device-order", "cut", "microbatch-size",
-        "sequence", "dtype", "attention", "transfers", "contention"})
+       {"cluster", "gpu", "tensor", "depth", "zero", "device-order", "node-order", "cut",
+        "microbatch-size", "sequence", "dtype", "attention", "transfers", "contention"})
     declare(options, flag);
   options.value("width", "W", "pipelines side by side (default: searched)")
       .value("chunks", "V",

@@ -227,7 +227,7 @@ static ScenarioOption cut_row() {
 std::span<const ScenarioOption> cluster_rows() {
   using Given = GivenOptions;
   using Value = const OptionValue&;
-  static const std::array<ScenarioOption, 17> kRows{
+  static const std::array<ScenarioOption, 18> kRows{
       {text_option("model", "NAME",
                    "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
                    "config.json of Hugging Face",
@@ -276,6 +276,10 @@ std::span<const ScenarioOption> cluster_rows() {
           return setting(&Given::device_order,
                          *one_of(value, {DeviceOrder::replicas_first, DeviceOrder::stages_first}));
         }},
+       text_option("node-order", "A,B",
+                   "of a cluster file: its outermost members that hold devices, in the order in "
+                   "which these are counted (default: the file's; plan looks at every order)",
+                   &Given::node_order),
        cut_row(),
        {"stages", "A-B,B-C",
         "on a cluster: the layers of each stage, counted from 0 (embedding, attention, mlp, …, "

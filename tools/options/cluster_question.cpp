@@ -31,7 +31,8 @@ ClusterQuestion cluster_question_of(const Options& options) {
   for (const char* name : {"schedule-file", "storage"}) {
     if (options.has(name)) refuse(options, "--{} is not for a plan on a cluster", name);
   }
-  std::vector<std::string_view> read{"model", "cluster", "semantics", "device-order", "zero"};
+  std::vector<std::string_view> read{"model",        "cluster",    "semantics",
+                                     "device-order", "node-order", "zero"};
   read.insert(read.end(), kGivenForAllPlans.begin(), kGivenForAllPlans.end());
   GivenOptions given = given_options(options, read);
   given.flags.erase("devices");  // at most: it is no shape
@@ -69,6 +70,7 @@ ClusterQuestion cluster_question_of(const Options& options) {
   if (options.has("zero")) question.sharded_optimizer = given.sharded_optimizer;
   question.contention = given.has("contention");
   if (options.has("device-order")) question.order = given.device_order;
+  question.given_node_order = options.has("node-order");
   return question;
 }
 

@@ -7,9 +7,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,8 +19,10 @@
 #include "core/files/read.h"
 #include "core/import/topology.h"
 #include "core/model/catalog.h"
+#include "core/model/node_order.h"
 #include "core/text/files.h"
 #include "tools/cli/file_cache.h"
+#include "tools/cli/split.h"
 #include "tools/options/cluster_options.h"
 
 namespace tandem::tools {
@@ -57,6 +61,10 @@ Cluster made_cluster(const GivenOptions& given) {
   if (given.memory) {
     for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
   }
+  if (given.has("node-order")) {
+    const std::vector<std::string_view> names = split(given.node_order, ",");
+    spec = in_node_order(spec, {names.begin(), names.end()});
+  }
   return Cluster(spec);
 }
 
@@ -69,12 +77,12 @@ bool is_file_name(const std::string& name) {
 }
 
 std::shared_ptr<const Cluster> cluster_of(const GivenOptions& given) {
-  using Given = std::tuple<std::string, std::string, std::optional<Bytes>>;
+  using Given = std::tuple<std::string, std::string, std::optional<Bytes>, std::string>;
   constexpr std::size_t kMostKept = 4;  // of a sweep's configurations; those of 10,000 devices
                                         // take megabytes
   static std::mutex mutex;
   static std::list<std::pair<Given, std::shared_ptr<const Cluster>>> known;
-  const Given wanted(given.cluster, given.gpu, given.memory);
+  const Given wanted(given.cluster, given.gpu, given.memory, given.node_order);
   const std::scoped_lock lock(mutex);
   const auto found = std::ranges::find(known, wanted, &decltype(known)::value_type::first);
   if (found != known.end()) return found->second;

@@ -65,6 +65,7 @@ struct GivenOptions {
   bool sequence_parallel = false, sharded_optimizer = false;
   FitsBy fits_by = FitsBy::framework;
   DeviceOrder device_order = DeviceOrder::replicas_first;
+  std::string node_order = {};  // names, joined by commas
   StageCut cut = StageCut::balanced;
   std::vector<LayerRange> stages = {};
   bool blocking_transfers = false;

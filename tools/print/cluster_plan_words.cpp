@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/model/node_order.h"
 #include "tools/print/objective_words.h"
 #include "tools/print/words.h"
 
@@ -125,10 +126,29 @@ bool has_unequal_devices(const Cluster& cluster) {
   return false;
 }
 
+std::vector<std::string> names_of_unequal_nodes(const Cluster& cluster) {
+  if (node_orders(cluster.spec()).size() == 1) return {};
+  return node_order(cluster.spec());
+}
+
+/// In which order devices are counted; empty: they are equal.
+static std::string nodes_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
+  const Cluster& cluster = *best.request.cluster;
+  if (!has_unequal_devices(cluster)) return {};
+  const std::size_t orders = node_orders(cluster.spec()).size();
+  if (orders > 1 && !question.given_node_order) {
+    return fmt::format(
+        "Its devices are unequal, and counted in the order {} (--node-order), the best of {}.",
+        fmt::join(node_order(cluster.spec()), ", "), orders);
+  }
+  return "Its devices are unequal, and counted in the cluster's order: in another order of its "
+         "nodes there may be a better plan.";
+}
+
 std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
   // Of the devices that it uses, in the mean.
   const double peak =
-      peak_flops_per_s(*question.base.cluster, best.devices, question.base.assumptions.format) /
+      peak_flops_per_s(*best.request.cluster, best.devices, question.base.assumptions.format) /
       static_cast<double>(best.devices);
   return fmt::format(
       "{}: {}, tensor {} x depth {} x width {} on {} of {} devices: {:.4g} s a step, {:.4g} "
@@ -168,11 +188,8 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
                                  : fmt::format("{:.2f} % {}", 100 * (next.value / best.value - 1),
                                                worse_word(question.objective))));
   }
-  if (has_unequal_devices(*question.base.cluster)) {
-    lines.push_back(
-        "Its devices are unequal, and stand in the cluster's order: a file that names its nodes in "
-        "another order, the fastest first, may have a better plan.");
-  }
+  if (const std::string nodes = nodes_in_words(question, best); !nodes.empty())
+    lines.push_back(nodes);
   if (answer.interrupted) {
     lines.push_back(fmt::format("Stopped early: another plan may be up to {:.1f} % {}, {}.",
                                 100 * (1 - answer.bound / best.value), better,

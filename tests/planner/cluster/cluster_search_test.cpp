@@ -14,63 +14,21 @@
 
 #include "core/base/error.h"
 #include "core/model/catalog.h"
+#include "core/model/node_order.h"
 #include "planner/cluster/least_memory.h"
 #include "planner/cluster/pace_bound.h"
 #include "planner/cluster/step_bound.h"
 #include "simulator/contention/contended.h"
 #include "simulator/cost/cluster_network.h"
 #include "simulator/simulate.h"
+#include "tests/planner/cluster/small_question.h"
 
 namespace tandem {
 namespace {
 
-ModelSpec small_model(std::int32_t blocks, std::int32_t width) {
-  ModelSpec model = find_model("gpt2")->model;
-  model.name = "small";
-  model.blocks = blocks;
-  model.width = width;
-  model.heads = 8;
-  model.sequence = 256;
-  return model;
-}
-
-ClusterQuestion ask(const ModelSpec& model, ClusterSpec spec, std::int64_t batch, Bytes memory) {
-  for (DeviceSpec& device : spec.devices) device.memory_bytes = memory;
-  ClusterQuestion question;
-  question.base.plan.model = model;
-  question.base.cluster = std::make_shared<const Cluster>(spec);
-  question.base.assumptions.reserve = {};
-  question.global_batch = batch;
-  return question;
-}
-
-/// Half of its nodes have slower devices.
-ClusterSpec uneven_cluster() {
-  ClusterSpec spec = cluster_of_nodes("2xp3.16xlarge");
-  const std::size_t node = *spec.groups[spec.root].members.front().group;
-  spec.groups[spec.root].members.front().count = 1;
-  DeviceSpec slow = spec.devices.front();
-  slow.name = "slow";
-  for (double& flops : slow.flops_per_s) flops /= 2;
-  slow.typical = {};
-  spec.devices.push_back(slow);
-  GroupSpec other = spec.groups[node];
-  other.name = "slow node";
-  for (ClusterMember& member : other.members) {
-    if (member.device) member.device = spec.devices.size() - 1;
-  }
-  spec.groups.push_back(other);
-  ClusterMember second = spec.groups[spec.root].members.front();
-  second.name = "slow";
-  second.group = spec.groups.size() - 1;
-  GroupSpec& root = spec.groups[spec.root];
-  root.members.push_back(second);
-  JointSpec joint = root.joints.front();
-  const std::size_t first = root.joints.front().from.member == 0 ? 0 : 1;
-  (first == 0 ? joint.from : joint.to).member = root.members.size() - 1;
-  root.joints.push_back(joint);
-  return spec;
-}
+using testing::ask;
+using testing::small_model;
+using testing::uneven_cluster;
 
 /// Of one simulated plan.
 struct Simulated {
@@ -112,7 +70,7 @@ std::optional<Simulated> simulated_alone(const ClusterQuestion& question, const 
   }
 }
 
-/// Simulates all of the space, and holds every bound against it.
+/// Simulates all of the space, in every order of unequal nodes, and holds every bound against it.
 struct BruteForce {
   double best_s = std::numeric_limits<double>::infinity();
   double best_usd = std::numeric_limits<double>::infinity();
@@ -120,7 +78,13 @@ struct BruteForce {
   std::size_t simulated = 0, tight = 0;
   std::size_t paced = 0;  // those that memory bounds more than computation does
 
-  explicit BruteForce(const ClusterQuestion& question) {
+  explicit BruteForce(ClusterQuestion question) {
+    for (const ClusterSpec& spec : node_orders(question.base.cluster->spec())) {
+      question.base.cluster = std::make_shared<const Cluster>(spec);
+      add(question);
+    }
+  }
+  void add(const ClusterQuestion& question) {
     const ClusterSpace space(question);
     LeastMemory least_memory(question);
     const DevicePrices price(*question.base.cluster);

@@ -17,6 +17,14 @@ class PlanOnCluster : public CommandLine {
  protected:
   static constexpr const char* kQuestion =
       "plan --model gpt3-1.3b --cluster DGX-A100 --global-batch 64";
+
+  /// The command that a plan names has its step's time.
+  void expect_simulated_alike(const Json& plan) const {
+    const std::string command = plan["command"];
+    const auto simulated = tandem(command.substr(std::string("tandem ").size()) + " --json");
+    ASSERT_EQ(simulated.code, 0) << command << simulated.err;
+    EXPECT_DOUBLE_EQ(Json::parse(simulated.out)["result"]["period_s"], plan["period_s"]) << command;
+  }
 };
 
 TEST_F(PlanOnCluster, SimulateAgreesWithEveryPlan) {
@@ -25,36 +33,68 @@ TEST_F(PlanOnCluster, SimulateAgreesWithEveryPlan) {
   ASSERT_GT(result["ranked"].size(), 3u);
   EXPECT_EQ(result["gap"], 0.0);
   for (const Json& plan : result["ranked"]) {
-    const std::string command = plan["command"];
-    const auto simulated = tandem(command.substr(std::string("tandem ").size()) + " --json");
-    ASSERT_EQ(simulated.code, 0) << command << simulated.err;
-    const Json of = Json::parse(simulated.out)["result"];
-    EXPECT_DOUBLE_EQ(of["period_s"], plan["period_s"]) << command;
+    expect_simulated_alike(plan);
     EXPECT_GE(plan["period_s"], result["bound"]);
   }
 }
 
-/// Half of the devices compute three times as fast: the answer is held against the mean of both
-/// peaks, and says that nobody tried the nodes in another order.
-TEST_F(PlanOnCluster, UnequalDevicesHaveTheirMeanPeak) {
-  write("mixed.json", R"({"version": 1, "name": "mixed", "groups": [
+/// Of two nodes of eight, the second of which computes three times as fast.
+class PlanOnUnequalNodes : public PlanOnCluster {
+ protected:
+  PlanOnUnequalNodes() {
+    write("mixed.json", R"({"version": 1, "name": "mixed", "groups": [
       {"name": "room", "members": [{"name": "old", "group": "DGX-A100"},
                                    {"name": "new", "group": "DGX-H100"}, {"name": "switch"}],
        "links": [{"between": ["old", "switch"], "bytes_per_s_one_way": 25e9, "latency_ns": 5000},
                  {"between": ["new", "switch"], "bytes_per_s_one_way": 25e9, "latency_ns": 5000}]}],
       "root": "room"})");
-  const std::string question =
-      "plan --model gpt3-1.3b --global-batch 64 --tensor 1 --dtype bf16 "
-      "--microbatch-size 1 --schedule 1f1b,data-parallel --cluster ";
-  const Json plan = json_of(question + "mixed.json --json")["result"];
+  }
+  Json planned(const std::string& options) const {
+    return json_of(
+        "plan --model gpt3-1.3b --global-batch 64 --tensor 1 --dtype bf16 "
+        "--microbatch-size 1 --schedule 1f1b,data-parallel --json " +
+        options)["result"];
+  }
+};
+
+/// It is held against the mean of both peaks.
+TEST_F(PlanOnUnequalNodes, TheAnswerSaysSo) {
+  const Json plan = planned("--cluster mixed.json");
   const Json& best = plan["ranked"][0];
   ASSERT_EQ(best["devices"], 16);
   const double share = best["flops_per_s_device"].get<double>() / ((312e12 + 989.5e12) / 2);
   EXPECT_THAT(plan["explanation"].dump(),
               ::testing::HasSubstr(fmt::format("({:.0f} % of its peak)", 100 * share)));
   EXPECT_THAT(plan["explanation"].dump(), ::testing::HasSubstr("devices are unequal"));
-  const Json alike = json_of(question + "DGX-A100 --json")["result"];
+  const Json alike = planned("--cluster DGX-A100");
   EXPECT_THAT(alike["explanation"].dump(), ::testing::Not(::testing::HasSubstr("unequal")));
+  EXPECT_EQ(alike["ranked"][0]["node_order"], Json::array());
+}
+
+/// Of eight devices the fast ones are taken, though the file names them last; commands and the
+/// plan's file know it.
+TEST_F(PlanOnUnequalNodes, FastOnesComeFirst) {
+  const Json plan = planned("--cluster mixed.json --devices 8 --output plan.json");
+  const Json& best = plan["ranked"][0];
+  EXPECT_EQ(best["node_order"], Json({"new", "old"}));
+  EXPECT_THAT(plan["explanation"].dump(), ::testing::HasSubstr("the order new, old"));
+  expect_simulated_alike(best);
+  EXPECT_EQ(json_of("simulate plan.json --json")["result"]["period_s"], best["period_s"]);
+  const Json in_file_order = planned("--cluster mixed.json --devices 8 --node-order old,new");
+  EXPECT_GT(in_file_order["ranked"][0]["period_s"].get<double>(),
+            2 * best["period_s"].get<double>());
+  expect_simulated_alike(in_file_order["ranked"][0]);
+}
+
+TEST_F(PlanOnUnequalNodes, OtherNamesAreRefused) {
+  for (const std::string names : {"new", "new,new", "new,old,switch", "fast,slow", ","}) {
+    const Ran ran = tandem(
+        "simulate --model gpt3-1.3b --cluster mixed.json --schedule 1f1b --depth "
+        "4 --node-order " +
+        names);
+    EXPECT_EQ(ran.code, 3) << names;
+    EXPECT_THAT(ran.err, ::testing::HasSubstr("expected old,new, each once")) << names;
+  }
 }
 
 /// Where eight devices leave a node by one link, what shares it makes another plan the fastest:
