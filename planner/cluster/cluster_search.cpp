@@ -27,15 +27,6 @@ constexpr double kIdeal = 1.0 - 1e-5;  // of a value: so near to its bound nothi
 constexpr std::size_t kExactlyRanked = 10;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-auto rank(const ClusterCandidate& candidate) {
-  const ScheduleRequest& request = candidate.plan.request;
-  return std::tuple(candidate.value, candidate.period_s, candidate.devices, candidate.peak_bytes,
-                    request.chunks, request.recompute, -candidate.plan.microbatch_size,
-                    candidate.request.assumptions.sharded_optimizer, request.extra_in_flight);
-}
-
-bool better(const ClusterCandidate& a, const ClusterCandidate& b) { return rank(a) < rank(b); }
-
 /// 0, 1, 2, 4 … up to twice the links: more in flight gains nothing.
 std::vector<std::int32_t> extras_of(const ClusterShape& shape) {
   std::vector<std::int32_t> extras{0};
@@ -175,20 +166,30 @@ class ClusterSearch {
 
   void expand(const ClusterFrame& frame, double bound) {
     std::vector<Rejected> refused;
-    const auto cut = cut_ == StageCut::balanced ? StepBound::Cut::balanced : StepBound::Cut::any;
-    for (const ClusterShape& shape : space_.shapes(frame, refused)) {
-      const double least = std::max(bound, bound_of(shape, cut));
-      if (least < kNever)
-        shapes_.push({least, order_++, shape});
-      else
-        leave_out(shape);
-    }
+    for (const ClusterShape& shape : space_.shapes(frame, refused)) open(shape, bound);
     answer_.rejected.insert(answer_.rejected.end(), refused.begin(), refused.end());
+  }
+
+  /// Whose bound is no less than `least`.
+  void open(const ClusterShape& shape, double least) {
+    const auto cut = cut_ == StageCut::balanced ? StepBound::Cut::balanced : StepBound::Cut::any;
+    const double bound = std::max(least, bound_of(shape, cut));
+    if (bound == kNever) return leave_out(shape);
+    shapes_.push({bound, order_++, shape});
+    // What keeps less computes as long: it waits for this one, unless it is bounded by memory.
+    const bool by_memory =
+        question_.objective == Objective::memory || paces_.of(shape) > bounds_.of(shape, cut);
+    if (by_memory) open_keeping_less(shape);
+  }
+  void open_keeping_less(const ClusterShape& shape) {
+    const auto less = space_.keeping_less(shape);
+    if (less && opened_.insert(*less).second) open(*less, 0.0);
   }
 
   void leave_out(const ClusterShape& shape) {
     ++outcomes_[shape.schedule].too_large;
     misses_.push_back({memory_.of(shape), shape});
+    open_keeping_less(shape);
   }
 
   void evaluate(const ClusterShape& shape, double bound) {
@@ -199,12 +200,14 @@ class ClusterSearch {
       return;
     }
     std::optional<ClusterCandidate> best;
-    bool too_large = false;  // that depends on the order where devices have unequal memory
+    // That depends on the order where devices have unequal memory.
+    bool too_large = false, ever_too_large = false;
     for (const DeviceOrder order : orders(shape)) {
       if (too_large && equal_memory_) break;
       for (const std::int32_t extra : extras_of(shape)) {
         Attempt one = attempt(shape, order, extra);
         too_large = one.too_large;
+        ever_too_large = ever_too_large || too_large;
         if (too_large) break;  // more in flight needs no less
         if (!one.found) continue;
         const bool ideal = one.found->value * kIdeal <= bound;
@@ -212,6 +215,8 @@ class ClusterSearch {
         if (ideal) break;
       }
     }
+    // Memory has a say in the cut where a device has one stage: elsewhere what keeps less is alike.
+    if (ever_too_large || shape.schedule->replicas_per_device == 1) open_keeping_less(shape);
     if (!best && too_large) {
       misses_.push_back({memory_.of(shape), shape});
       if (shape.frame.sharded_optimizer) too_large_.insert(unsharded(shape));
@@ -224,6 +229,11 @@ class ClusterSearch {
     if (!best) return;
     if (!outcome.best || better(*best, *outcome.best)) outcome.best = best;
     auto& ranked = answer_.ranked;
+    // That fits as it is: to make more blocks again together changes nothing.
+    const bool in_vain = std::ranges::any_of(ranked, [&](const ClusterCandidate& one) {
+      return one.value == best->value && differ_in_recomputation(one, *best);
+    });
+    if (in_vain) return;
     ranked.insert(std::upper_bound(ranked.begin(), ranked.end(), *best, better), std::move(*best));
   }
 
@@ -403,36 +413,12 @@ class ClusterSearch {
   bool equal_memory_ = true;  // all devices have as much
   std::map<const ScheduleTraits*, ScheduleOutcome> outcomes_;
   std::set<Unsharded> too_large_;  // even with a sharded optimizer
+  std::set<ClusterShape> opened_;  // of those that keep less
   std::vector<MemoryMissOfShape> misses_;
   ClusterAnswer answer_;
 };
 
 }  // namespace
-
-ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,
-                              const FoundPeriod& period) {
-  ClusterCandidate one;
-  one.period_s = period.seconds;
-  one.contention = period.contended;
-  one.exact = period.exact;
-  one.weights = find_schedule(made.plan.schedule).weights;
-  one.devices = std::size_t{made.plan.request.width} * made.plan.request.devices *
-                static_cast<std::size_t>(request.assumptions.tensor);
-  one.least_room = std::numeric_limits<Bytes>::max();
-  Prediction predicted{.period_s = one.period_s,
-                       .samples_per_s = static_cast<double>(*request.global_batch) / one.period_s,
-                       .peak_bytes = {}};
-  for (const DeviceId device : ids(made.memory)) {
-    const Bytes bytes = made.memory[device].total();
-    one.peak_bytes = std::max(one.peak_bytes, bytes);
-    one.least_room = std::min(one.least_room, made.usable[device] - bytes);
-    predicted.peak_bytes.push_back(bytes);
-  }
-  one.plan = std::move(made.plan);
-  one.plan.predicted = std::move(predicted);
-  one.request = std::move(request);
-  return one;
-}
 
 ClusterAnswer find_in_node_order(const ClusterQuestion& question, const std::function<bool()>& stop,
                                  double elsewhere) {

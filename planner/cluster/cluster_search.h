@@ -7,30 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/cluster/cluster_candidate.h"
 #include "planner/cluster/cluster_space.h"
-#include "planner/cluster/plan_period.h"
 
 namespace tandem {
-
-/// A plan as it was simulated.
-struct ClusterCandidate {
-  /// Asks set_up_on_cluster() for this plan, and nothing else.
-  ClusterRequest request;
-  Plan plan;  // with its stages and predictions; without a profile
-  WeightSemantics weights = WeightSemantics::vanilla;
-  double period_s = 0.0;
-  bool contention = false;  // the period counts it
-  bool exact = true;        // or the period is a mean, as no repetition was seen
-  Bytes peak_bytes = 0;     // of the fullest device
-  Bytes least_room = 0;     // that a device has left, beside its reserve; negative: it does not fit
-  std::size_t devices = 0;
-  std::optional<double> usd = {};  // of a step; empty: a device has no price
-  double value = 0.0;              // that the question's objective asks the least of
-};
-
-/// Of prices and their period. REQUIRES: the request says its global batch.
-ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,
-                              const FoundPeriod& period);
 
 /// What became of a schedule.
 struct ScheduleOutcome {

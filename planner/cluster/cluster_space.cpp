@@ -174,6 +174,17 @@ std::vector<ClusterShape> ClusterSpace::shapes(const ClusterFrame& frame,
   return all;
 }
 
+std::optional<ClusterShape> ClusterSpace::keeping_less(const ClusterShape& shape) const {
+  const Recompute recompute = shape.frame.recompute;
+  if (question_.recompute || recompute.kind != Recompute::Kind::uniform) return std::nullopt;
+  const auto stages = static_cast<std::int64_t>(stage_count(plan_of(question_, shape)));
+  const std::int64_t blocks = question_.base.plan.model.blocks;
+  if (recompute.count * stages >= blocks) return std::nullopt;  // all of a stage, in equal ones
+  ClusterShape less = shape;
+  less.frame.recompute.count = static_cast<std::uint16_t>(2 * recompute.count);
+  return less;
+}
+
 Recompute fewest_made_again(Recompute recompute) {
   return recompute.kind == Recompute::Kind::blocks ? Recompute::none : recompute;
 }

@@ -46,6 +46,7 @@ struct ClusterFrame {
   Recompute recompute = {};
   bool sharded_optimizer = false;  // over the width
   std::int64_t groups() const { return std::int64_t{width} * depth; }
+  friend auto operator<=>(const ClusterFrame&, const ClusterFrame&) = default;
 };
 
 /// Which blocks are a stage's first ones, and so made again, depends on the cut: no stage makes
@@ -58,12 +59,13 @@ struct ClusterShape {
   ClusterFrame frame;
   const ScheduleTraits* schedule = nullptr;
   std::uint16_t chunks = 1;
+  friend auto operator<=>(const ClusterShape&, const ClusterShape&) = default;
 };
 
 /// The space: tensor degrees that divide every node and can share the model's heads; depths and
 /// widths within the devices, widths that divide the batch; microbatches of up to 32 samples; no,
-/// selective and full recomputation; the optimizer's state sharded or not. For a name that
-/// schedules do not have throws UsageError.
+/// selective and full recomputation, and of 2, 4, 8 … blocks together (keeping_less()); the
+/// optimizer's state sharded or not. For a name that schedules do not have throws UsageError.
 class ClusterSpace {
  public:
   explicit ClusterSpace(const ClusterQuestion& question);
@@ -76,6 +78,11 @@ class ClusterSpace {
   /// refuse is added to `rejected`.
   std::vector<ClusterShape> shapes(const ClusterFrame& frame,
                                    std::vector<Rejected>& rejected) const;
+
+  /// Of a shape that makes all blocks again: the same with twice as many of them made again
+  /// together, which takes as long and keeps fewer of their inputs. Empty: recomputation is given,
+  /// or no stage has so many.
+  std::optional<ClusterShape> keeping_less(const ClusterShape& shape) const;
 
  private:
   std::vector<std::int32_t> tensors() const;

@@ -15,6 +15,7 @@
 #include "core/text/files.h"
 #include "core/text/output_place.h"
 #include "planner/cluster/batch_search.h"
+#include "planner/cluster/fewer_made_again.h"
 #include "planner/cluster/marginal_gains.h"
 #include "planner/cluster/plan_of_cluster.h"
 #include "planner/cluster/trade_offs.h"
@@ -260,7 +261,7 @@ void add_cluster_plan_options(Options& options) {
       .value("chunks", "V",
              "stages on each device, of schedules that have several (default: searched)")
       .value("recompute", "KIND",
-             fmt::format("{} (default: none, selective and full)", kRecomputeNames))
+             fmt::format("{} (default: all but blocks:N and stage are searched)", kRecomputeNames))
       .value(
           "objective", "WHAT",
           "what the plan has the least of: throughput (its step's time, the default), memory (of "
@@ -294,6 +295,7 @@ struct Found {
   std::vector<MarginalGain> gains = {};                           // with --explain
   std::vector<ClusterCandidate> by_memory = {}, by_devices = {};  // with --report
   std::vector<SetBeside> beside = {};
+  std::optional<ClusterCandidate> fewer_made_again = {};
 
   const ClusterAnswer& answer() const { return batches.batches[batches.chosen].answer; }
   const ClusterCandidate& best() const { return answer().ranked.front(); }
@@ -330,6 +332,8 @@ Found found_by(const Options& options) {
   for (SetBeside& one : found.beside)
     one.changes = best_by_one_change(found.question, one.made, stop);
   if (options.has("explain")) found.gains = marginal_gains(found.question, stop);
+  if (found.question.objective == Objective::throughput && !found.question.recompute)
+    found.fewer_made_again = with_fewer_made_again(chosen.answer);
   return found;
 }
 
@@ -341,6 +345,8 @@ void print_json(const Options& options, const Found& found) {
     result["batches"] =
         array_of(found.batches.batches, [&](const auto& of) { return as_json(options, of); });
   }
+  result["fewer_made_again"] =
+      found.fewer_made_again ? candidate_json(options, *found.fewer_made_again) : Json();
   if (!found.beside.empty()) result["beside"] = beside_json(options, found.beside, found.answer());
   if (options.has("explain"))
     result["marginal"] = marginal_json(options, found.answer(), found.gains);
@@ -351,6 +357,8 @@ void print_text(const Options& options, const Found& found) {
   const ClusterAnswer& answer = found.answer();
   if (found.asked.size() > 1) fmt::print("{}\n", batches_text(found.question, found.batches));
   for (const std::string& line : answer_in_words(found.question, answer)) fmt::print("{}\n", line);
+  if (found.fewer_made_again)
+    fmt::print("{}\n", fewer_made_again_in_words(found.best(), *found.fewer_made_again));
   if (options.has("explain")) {
     for (const std::string& line : loss_in_words(answer)) fmt::print("{}\n", line);
     fmt::print("\n{}\n", gains_text(found.question, found.best(), found.gains));

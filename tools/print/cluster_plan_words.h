@@ -25,6 +25,9 @@ std::string best_in_words(const ClusterQuestion& question, const ClusterCandidat
 std::vector<std::string> answer_in_words(const ClusterQuestion& question,
                                          const ClusterAnswer& answer);
 
+/// What with_fewer_made_again() found is to the best plan.
+std::string fewer_made_again_in_words(const ClusterCandidate& best, const ClusterCandidate& fewer);
+
 /// The best plan of each batch, a line each, and why one was chosen. REQUIRES: one has a plan.
 std::string batches_text(const ClusterQuestion& question, const BatchAnswer& found);
 

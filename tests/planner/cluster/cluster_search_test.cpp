@@ -76,7 +76,8 @@ struct BruteForce {
   double best_usd = std::numeric_limits<double>::infinity();
   Bytes best_peak = std::numeric_limits<Bytes>::max();
   std::size_t simulated = 0, tight = 0;
-  std::size_t paced = 0;  // those that memory bounds more than computation does
+  std::size_t paced = 0;     // those that memory bounds more than computation does
+  std::size_t together = 0;  // those that make several blocks again together
 
   explicit BruteForce(ClusterQuestion question) {
     for (const ClusterSpec& spec : node_orders(question.base.cluster->spec())) {
@@ -86,8 +87,6 @@ struct BruteForce {
   }
   void add(const ClusterQuestion& question) {
     const ClusterSpace space(question);
-    LeastMemory least_memory(question);
-    const DevicePrices price(*question.base.cluster);
     const auto ways = std::make_shared<ClusterWays>(*question.base.cluster);
     StepBound bounds(question, ways);
     PaceBound paces(question, ways);
@@ -95,30 +94,39 @@ struct BruteForce {
     for (const ClusterFrame& frame : space.frames()) {
       const double of_frame = bounds.of(frame);
       for (const ClusterShape& shape : space.shapes(frame, refused)) {
-        const double any = bounds.of(shape, StepBound::Cut::any),
-                     balanced = bounds.of(shape, StepBound::Cut::balanced);
-        EXPECT_LE(of_frame, any * (1 + 1e-9)) << describe(shape);
-        EXPECT_LE(any, balanced * (1 + 1e-9)) << describe(shape);
-        for (const DeviceOrder order : {DeviceOrder::replicas_first, DeviceOrder::stages_first}) {
-          for (const std::int32_t extra : {0, 1, 2, 4}) {
-            const bool several = option_of_extras(*shape.schedule);
-            if (extra > 0 && (!several || extra > 2 * (frame.depth - 1))) continue;
-            const auto one = simulated_alone(question, shape, order, extra);
-            if (!one) continue;
-            const bool whole = question.base.cut == StageCut::blocks;  // stages may be shorter then
-            EXPECT_LE(whole ? any : balanced, one->seconds) << describe(shape);
-            EXPECT_LE(paces.of(shape), one->seconds) << describe(shape);
-            EXPECT_LE(least_memory.of(shape), static_cast<double>(one->peak)) << describe(shape);
-            paced += paces.of(shape) > balanced ? 1 : 0;
-            best_s = std::min(best_s, one->seconds);
-            best_peak = std::min(best_peak, one->peak);
-            const auto devices = static_cast<std::size_t>(frame.groups() * frame.tensor);
-            if (const auto usd = price.usd_per_s(devices))
-              best_usd = std::min(best_usd, one->seconds * *usd);
-            tight += balanced > 0.9 * one->seconds ? 1 : 0;
-            ++simulated;
-          }
-        }
+        std::optional<ClusterShape> one = shape;
+        for (; one; one = space.keeping_less(*one)) add(question, *one, of_frame, bounds, paces);
+      }
+    }
+  }
+  void add(const ClusterQuestion& question, const ClusterShape& shape, double of_frame,
+           StepBound& bounds, PaceBound& paces) {
+    LeastMemory least_memory(question);
+    const DevicePrices price(*question.base.cluster);
+    const ClusterFrame& frame = shape.frame;
+    const double any = bounds.of(shape, StepBound::Cut::any),
+                 balanced = bounds.of(shape, StepBound::Cut::balanced);
+    EXPECT_LE(of_frame, any * (1 + 1e-9)) << describe(shape);
+    EXPECT_LE(any, balanced * (1 + 1e-9)) << describe(shape);
+    for (const DeviceOrder order : {DeviceOrder::replicas_first, DeviceOrder::stages_first}) {
+      for (const std::int32_t extra : {0, 1, 2, 4}) {
+        const bool several = option_of_extras(*shape.schedule);
+        if (extra > 0 && (!several || extra > 2 * (frame.depth - 1))) continue;
+        const auto one = simulated_alone(question, shape, order, extra);
+        if (!one) continue;
+        const bool whole = question.base.cut == StageCut::blocks;  // stages may be shorter then
+        EXPECT_LE(whole ? any : balanced, one->seconds) << describe(shape);
+        EXPECT_LE(paces.of(shape), one->seconds) << describe(shape);
+        EXPECT_LE(least_memory.of(shape), static_cast<double>(one->peak)) << describe(shape);
+        paced += paces.of(shape) > balanced ? 1 : 0;
+        together += frame.recompute.by_block() && frame.recompute.count > 1 ? 1 : 0;
+        best_s = std::min(best_s, one->seconds);
+        best_peak = std::min(best_peak, one->peak);
+        const auto devices = static_cast<std::size_t>(frame.groups() * frame.tensor);
+        if (const auto usd = price.usd_per_s(devices))
+          best_usd = std::min(best_usd, one->seconds * *usd);
+        tight += balanced > 0.9 * one->seconds ? 1 : 0;
+        ++simulated;
       }
     }
   }
