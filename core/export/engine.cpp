@@ -5,9 +5,11 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/model/node_order.h"
 #include "core/notation/pytorch_csv.h"
 #include "core/schedule/options.h"
 
@@ -141,6 +143,11 @@ std::string comments(const ExportedPlan& exported) {
     }
     text += ".\n";
   }
+  const auto nodes =
+      plan.cluster ? unequal_nodes(plan.cluster->cluster) : std::vector<std::string>{};
+  if (!nodes.empty())
+    text += fmt::format("# Ranks are counted on its nodes in this order: {}.\n",
+                        fmt::join(nodes, ", "));
   if (predicted.bound_s > 0.0)
     text +=
         fmt::format("# No plan that was searched takes less than {:.4g} s.\n", predicted.bound_s);

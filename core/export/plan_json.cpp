@@ -2,6 +2,7 @@
 
 #include "core/export/engine.h"
 #include "core/files/model_file.h"
+#include "core/model/node_order.h"
 #include "core/notation/notation.h"
 #include "core/text/json_text.h"
 
@@ -90,6 +91,7 @@ std::string plan_as_json(const ExportedPlan& exported) {
       {"recompute", name(request.recompute)},
       {"optimizer", name(plan.optimizer.kind)},
       {"stages", stages_of(exported)},
+      {"node_order", plan.cluster ? Json(unequal_nodes(plan.cluster->cluster)) : Json::array()},
       {"ranks", ranks_of(plan)},
       {"order", order_of(exported.schedule)},
       {"predicted",

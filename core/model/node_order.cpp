@@ -32,6 +32,22 @@ std::vector<std::size_t> places_of_nodes(const ClusterSpec& spec) {
   return places;
 }
 
+/// Members of a kind are alike, down to the links within them.
+auto kind_of(const ClusterSpec& spec, std::size_t place) {
+  const ClusterMember& member = root_members(spec)[place];
+  return std::pair(member.device, member.group);
+}
+
+/// The first place of each kind, ascending.
+std::vector<std::size_t> first_of_kinds(const ClusterSpec& spec) {
+  std::vector<std::size_t> kinds;
+  for (const std::size_t place : places_of_nodes(spec)) {
+    const auto alike = [&](std::size_t one) { return kind_of(spec, one) == kind_of(spec, place); };
+    if (std::ranges::none_of(kinds, alike)) kinds.push_back(place);
+  }
+  return kinds;
+}
+
 /// `from`: which of the root's members each place is to get.
 ClusterSpec rearranged(ClusterSpec spec, const std::vector<std::size_t>& from) {
   GroupSpec& root = spec.groups[spec.root];
@@ -67,6 +83,10 @@ std::vector<std::string> node_order(const ClusterSpec& spec) {
   return names;
 }
 
+std::vector<std::string> unequal_nodes(const ClusterSpec& spec) {
+  return first_of_kinds(spec).size() > 1 ? node_order(spec) : std::vector<std::string>{};
+}
+
 ClusterSpec in_node_order(const ClusterSpec& spec, const std::vector<std::string>& names) {
   const std::vector<std::string> now = node_order(spec);
   if (!std::ranges::is_permutation(names, now)) {
@@ -82,21 +102,15 @@ ClusterSpec in_node_order(const ClusterSpec& spec, const std::vector<std::string
 
 std::vector<ClusterSpec> node_orders(const ClusterSpec& spec) {
   const std::vector<std::size_t> places = places_of_nodes(spec);
-  const auto kind = [&](std::size_t place) {
-    const ClusterMember& member = root_members(spec)[place];
-    return std::pair(member.device, member.group);
-  };
-  std::vector<std::size_t> kinds;  // the first place of each
-  for (const std::size_t place : places) {
-    if (std::ranges::find(kinds, kind(place), kind) == kinds.end()) kinds.push_back(place);
-  }
+  std::vector<std::size_t> kinds = first_of_kinds(spec);
   std::vector<ClusterSpec> all{spec};
   if (kinds.size() > kMostNodeKinds) return all;
   do {
     std::vector<std::size_t> order;
     for (const std::size_t first : kinds) {
-      std::ranges::copy_if(places, std::back_inserter(order),
-                           [&](std::size_t place) { return kind(place) == kind(first); });
+      std::ranges::copy_if(places, std::back_inserter(order), [&](std::size_t place) {
+        return kind_of(spec, place) == kind_of(spec, first);
+      });
     }
     if (order != places) all.push_back(in_order(spec, order));
   } while (std::ranges::next_permutation(kinds).found);

@@ -13,6 +13,9 @@ namespace tandem {
 /// Names of the root's members that hold devices, as they are counted.
 std::vector<std::string> node_order(const ClusterSpec& spec);
 
+/// The same where they are of several kinds, so that their order is of interest; else empty.
+std::vector<std::string> unequal_nodes(const ClusterSpec& spec);
+
 /// The same cluster, of whose root these members hold the first devices, the next, and so on.
 /// Throws InputError where the names are not those of node_order(), each once.
 ClusterSpec in_node_order(const ClusterSpec& spec, const std::vector<std::string>& names);

@@ -18,6 +18,7 @@
 #include "core/files/profile_file.h"
 #include "core/files/read.h"
 #include "core/model/catalog.h"
+#include "core/model/node_order.h"
 #include "core/text/files.h"
 #include "core/text/output_place.h"
 #include "planner/cluster/plan_of_cluster.h"
@@ -166,6 +167,8 @@ class Export {
         found->request.assumptions.sharded_optimizer ? 1 : 0, name(found->request.order));
     if (near.optimizer.kind != OptimizerKind::adamw)
       text += fmt::format(" --optimizer {}", name(near.optimizer.kind));
+    if (const auto nodes = unequal_nodes(found->request.cluster->spec()); !nodes.empty())
+      text += fmt::format(" --node-order {}", fmt::join(nodes, ","));
     return text + fmt::format(" --output {}", output());
   }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/model/node_order.h"
 #include "core/schedule/options.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
@@ -76,7 +77,7 @@ static std::string command_for(std::string_view command, const Options& options,
     stages += fmt::format("{}{}-{}", stages.empty() ? "" : ",", stage.first, stage.last);
   if (asked.cut == StageCut::given) add("stages", stages);
   if (asked.order != DeviceOrder::replicas_first) add("device-order", name(asked.order));
-  if (const auto nodes = names_of_unequal_nodes(*asked.cluster); !nodes.empty())
+  if (const auto nodes = unequal_nodes(asked.cluster->spec()); !nodes.empty())
     add("node-order", fmt::format("{}", fmt::join(nodes, ",")));
   const bool own_cut = asked.cut == StageCut::even || asked.cut == StageCut::given;
   for (const std::string_view flag : kGivenForAllPlans) {
@@ -107,7 +108,7 @@ Json candidate_json(const Options& options, const ClusterCandidate& of) {
           {"recompute", name(plan.request.recompute)},
           {"zero", of.request.assumptions.sharded_optimizer ? 1 : 0},
           {"device_order", name(of.request.order)},
-          {"node_order", names_of_unequal_nodes(*of.request.cluster)},
+          {"node_order", unequal_nodes(of.request.cluster->spec())},
           {"stages", stages_json(plan)},
           {"period_s", of.period_s},
           {"throughput_samples_per_s", plan.predicted.samples_per_s},

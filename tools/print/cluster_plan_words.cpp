@@ -127,11 +127,6 @@ bool has_unequal_devices(const Cluster& cluster) {
   return false;
 }
 
-std::vector<std::string> names_of_unequal_nodes(const Cluster& cluster) {
-  if (node_orders(cluster.spec()).size() == 1) return {};
-  return node_order(cluster.spec());
-}
-
 /// In which order devices are counted; empty: they are equal.
 static std::string nodes_in_words(const ClusterQuestion& question, const ClusterCandidate& best) {
   const Cluster& cluster = *best.request.cluster;

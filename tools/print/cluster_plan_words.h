@@ -14,10 +14,6 @@ double model_flops_per_s(const ClusterCandidate& of);
 /// "2bw, 1 x 2 x 4 with microbatches 8 x 2".
 std::string shape_text(const ClusterCandidate& of);
 
-/// In the order in which a cluster's devices are counted (core/model/node_order.h). Empty: its
-/// nodes are of one kind.
-std::vector<std::string> names_of_unequal_nodes(const Cluster& cluster);
-
 /// "Fastest: 2bw, tensor 1 x depth 4 x width 2 on 8 of 8 devices: ...".
 std::string best_in_words(const ClusterQuestion& question, const ClusterCandidate& best);
 

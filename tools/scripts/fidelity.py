@@ -227,6 +227,8 @@ def report(rows, slowdowns):
         print(f"{row['what']} {row['period_s'] * 1e3:>7.1f} ms {measured * 1e3:>7.1f} ms {error:>+7.1%} {spread:>7.1%} "
               f"{len(ranked):>6} {row['dropped']:>7} {max(row['resident']) / 2**20:>7.1f} MiB")
     kept, dropped = sum(len(row["steps"]) for row in rows), sum(row["dropped"] for row in rows)
+    if len(errors) < 2:
+        sys.exit(f"nothing to compare: {dropped} steps were disturbed, {kept} were not; the machine is at work")
     resident = [value for row in rows for value in row["resident"]]
     summary = {"plans": len(errors), "median": statistics.median(errors), "worst": max(errors), "tau": kendall(pairs),
                "slowdowns": slowdowns, "median_at_pace": statistics.median(at_pace), "worst_at_pace": max(at_pace),

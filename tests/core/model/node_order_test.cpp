@@ -74,6 +74,12 @@ TEST(NodeOrder, OnlyNumbersChange) {
   EXPECT_EQ(in_node_order(other, {"p", "q", "r"}), spec);
 }
 
+TEST(NodeOrder, IsOfInterestWhereNodesAreUnequal) {
+  EXPECT_THAT(unequal_nodes(room({0, 1, 0})), ElementsAre("p", "q", "r"));
+  EXPECT_THAT(unequal_nodes(room({0, 0})), ElementsAre());
+  EXPECT_EQ(unequal_nodes(room({0, 1, 2, 3, 4})).size(), 5u);
+}
+
 TEST(NodeOrder, RefusesOtherNames) {
   const ClusterSpec spec = room({0, 1});
   for (const std::vector<std::string>& names :

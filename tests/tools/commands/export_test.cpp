@@ -9,6 +9,7 @@
 #include "core/import/megatron_arguments.h"
 #include "core/notation/pytorch_csv.h"
 #include "tests/tools/tandem.h"
+#include "tests/tools/unequal_nodes.h"
 
 namespace tandem::testing {
 namespace {
@@ -142,6 +143,22 @@ TEST_F(Export, RanksAreEachThereOnce) {
   std::size_t layers = 0;
   for (const Json& stage : json["stages"]) layers += stage["layers"].size();
   EXPECT_EQ(layers, 50U);
+}
+
+/// Who starts the ranks has to know which node is the first.
+TEST_F(Export, UnequalNodesAreNamedInTheirOrder) {
+  write("mixed.json", kUnequalNodes);
+  ASSERT_EQ(
+      tandem(
+          "plan --model gpt3-1.3b --cluster mixed.json --global-batch 64 --dtype bf16 --schedule "
+          "1f1b --depth 2 --width 4 --tensor 1 --cut blocks --output plan.json")
+          .code,
+      0);
+  EXPECT_EQ(Json::parse(exported("json"))["node_order"], Json({"new", "old"}));
+  EXPECT_THAT(exported("sbatch"), HasSubstr("on its nodes in this order: new, old."));
+  plan("--schedule 1f1b --depth 2 --width 2 --tensor 2 --cut blocks");
+  EXPECT_EQ(Json::parse(exported("json"))["node_order"], Json::array());
+  EXPECT_THAT(exported("sbatch"), ::testing::Not(HasSubstr("in this order")));
 }
 
 TEST_F(Export, APlanOfThisMachineIsExportedToo) {

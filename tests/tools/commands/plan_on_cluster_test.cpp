@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "tests/tools/tandem.h"
+#include "tests/tools/unequal_nodes.h"
 
 namespace tandem::testing {
 namespace {
@@ -41,14 +42,7 @@ TEST_F(PlanOnCluster, SimulateAgreesWithEveryPlan) {
 /// Of two nodes of eight, the second of which computes three times as fast.
 class PlanOnUnequalNodes : public PlanOnCluster {
  protected:
-  PlanOnUnequalNodes() {
-    write("mixed.json", R"({"version": 1, "name": "mixed", "groups": [
-      {"name": "room", "members": [{"name": "old", "group": "DGX-A100"},
-                                   {"name": "new", "group": "DGX-H100"}, {"name": "switch"}],
-       "links": [{"between": ["old", "switch"], "bytes_per_s_one_way": 25e9, "latency_ns": 5000},
-                 {"between": ["new", "switch"], "bytes_per_s_one_way": 25e9, "latency_ns": 5000}]}],
-      "root": "room"})");
-  }
+  PlanOnUnequalNodes() { write("mixed.json", kUnequalNodes); }
   Json planned(const std::string& options) const {
     return json_of(
         "plan --model gpt3-1.3b --global-batch 64 --tensor 1 --dtype bf16 "
