@@ -176,6 +176,7 @@ class ClusterSearch {
     const double bound = std::max(least, bound_of(shape, cut));
     if (bound == kNever) return leave_out(shape);
     shapes_.push({bound, order_++, shape});
+    if (shape.frame.recompute.kind != Recompute::Kind::uniform) return;
     // What keeps less computes as long: it waits for this one, unless it is bounded by memory.
     const bool by_memory =
         question_.objective == Objective::memory || paces_.of(shape) > bounds_.of(shape, cut);
