@@ -183,6 +183,8 @@ class ClusterSearch {
     if (by_memory) open_keeping_less(shape);
   }
   void open_keeping_less(const ClusterShape& shape) {
+    // Weights and what is made of them stay.
+    if (memory_.lasting(shape) > static_cast<double>(most_memory_) * shape.frame.depth) return;
     const auto less = space_.keeping_less(shape);
     if (less && opened_.insert(*less).second) open(*less, 0.0);
   }
