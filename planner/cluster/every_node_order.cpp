@@ -28,7 +28,7 @@ auto shape_of(const ClusterCandidate& of) {
 /// Best first, of each shape its best; of two as good that of the earlier order.
 void merge_ranked(std::vector<ClusterCandidate>& all, std::vector<ClusterCandidate> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  std::ranges::stable_sort(all, {}, &ClusterCandidate::value);
+  std::ranges::stable_sort(all, better);
   std::set<decltype(shape_of(all.front()))> seen;
   std::erase_if(all,
                 [&](const ClusterCandidate& one) { return !seen.insert(shape_of(one)).second; });
@@ -39,7 +39,7 @@ double least_open(double a, double b) {
 }
 
 void merge_outcome(ScheduleOutcome& all, ScheduleOutcome more) {
-  if (more.best && (!all.best || more.best->value < all.best->value)) all.best = more.best;
+  if (more.best && (!all.best || better(*more.best, *all.best))) all.best = std::move(more.best);
   all.simulated += more.simulated;
   all.too_large += more.too_large;
   all.refused += more.refused;

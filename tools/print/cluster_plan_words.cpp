@@ -213,13 +213,12 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
 }
 
 std::string fewer_made_again_in_words(const ClusterCandidate& best, const ClusterCandidate& fewer) {
-  const std::string again = name(fewer.plan.request.recompute);
+  const Recompute recompute = fewer.plan.request.recompute;
   return fmt::format(
       "Not searched: {}, which makes the first {} again of each stage, takes {:.4g} s ({:.1f} % "
-      "less); "
-      "--recompute {} searches with that.",
-      shape_text(fewer), counted(fewer.plan.request.recompute.count, "block"), fewer.period_s,
-      100 * (1 - fewer.period_s / best.period_s), again);
+      "less); --recompute {} searches with that.",
+      shape_text(fewer), counted(recompute.count, "block"), fewer.period_s,
+      100 * (1 - fewer.period_s / best.period_s), name(recompute));
 }
 
 }  // namespace tandem::tools
