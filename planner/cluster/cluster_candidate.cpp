@@ -20,13 +20,25 @@ auto rank(const ClusterCandidate& candidate) {
 
 bool better(const ClusterCandidate& a, const ClusterCandidate& b) { return rank(a) < rank(b); }
 
+CandidateShape shape_of(const ClusterCandidate& candidate) {
+  const ScheduleRequest& request = candidate.plan.request;
+  const AnalyticAssumptions& assumptions = candidate.request.assumptions;
+  return {.schedule = candidate.plan.schedule,
+          .devices = request.devices,
+          .width = request.width,
+          .chunks = request.chunks,
+          .slices = request.slices.count,
+          .microbatch_size = candidate.plan.microbatch_size,
+          .tensor = assumptions.tensor,
+          .recompute = request.recompute,
+          .sharded_optimizer = assumptions.sharded_optimizer};
+}
+
 bool differ_in_recomputation(const ClusterCandidate& a, const ClusterCandidate& b) {
-  ScheduleRequest request = a.plan.request;
-  request.recompute = b.plan.request.recompute;
-  return a.plan.schedule == b.plan.schedule && request == b.plan.request &&
-         a.plan.stages == b.plan.stages && a.plan.microbatch_size == b.plan.microbatch_size &&
-         a.request.assumptions.tensor == b.request.assumptions.tensor &&
-         a.request.assumptions.sharded_optimizer == b.request.assumptions.sharded_optimizer;
+  CandidateShape shape = shape_of(a);
+  shape.recompute = b.plan.request.recompute;
+  return shape == shape_of(b) && a.plan.stages == b.plan.stages &&
+         a.plan.request.extra_in_flight == b.plan.request.extra_in_flight;
 }
 
 ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,

@@ -1,8 +1,11 @@
 #pragma once
 // ClusterCandidate: a plan of a model on a cluster, as it was priced and simulated.
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "planner/cluster/cluster_setup.h"
 #include "planner/cluster/plan_period.h"
@@ -31,6 +34,18 @@ ClusterCandidate candidate_of(ClusterRequest request, ClusterPrices made,
 
 /// By its value, then its time, devices and memory, and what is simpler.
 bool better(const ClusterCandidate& a, const ClusterCandidate& b);
+
+/// What is searched, but for the orders of devices and nodes, the cut and extra microbatches in
+/// flight, of which each shape has its best.
+struct CandidateShape {
+  std::string schedule;
+  std::uint16_t devices, width, chunks;
+  std::int32_t slices, microbatch_size, tensor;
+  Recompute recompute;
+  bool sharded_optimizer;
+  friend auto operator<=>(const CandidateShape&, const CandidateShape&) = default;
+};
+CandidateShape shape_of(const ClusterCandidate& candidate);
 
 /// In what they make again, and in nothing else.
 bool differ_in_recomputation(const ClusterCandidate& a, const ClusterCandidate& b);

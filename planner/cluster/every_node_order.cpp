@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,20 +15,11 @@ namespace tandem {
 
 namespace {
 
-/// Of two candidates of one shape only the order of nodes differs, or what follows from it.
-auto shape_of(const ClusterCandidate& of) {
-  const ScheduleRequest& request = of.plan.request;
-  const AnalyticAssumptions& assumptions = of.request.assumptions;
-  return std::tuple(of.plan.schedule, request.devices, request.width, request.chunks,
-                    request.slices.count, of.plan.microbatch_size, request.recompute,
-                    assumptions.tensor, assumptions.sharded_optimizer);
-}
-
 /// Best first, of each shape its best; of two as good that of the earlier order.
 void merge_ranked(std::vector<ClusterCandidate>& all, std::vector<ClusterCandidate> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   std::ranges::stable_sort(all, better);
-  std::set<decltype(shape_of(all.front()))> seen;
+  std::set<CandidateShape> seen;
   std::erase_if(all,
                 [&](const ClusterCandidate& one) { return !seen.insert(shape_of(one)).second; });
 }

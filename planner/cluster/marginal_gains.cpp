@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <tuple>
 #include <utility>
 
 #include "core/base/check.h"
@@ -96,15 +95,9 @@ StepParts parts_of_step(const ClusterCandidate& of) {
 }
 
 bool same_shape(const ClusterCandidate& a, const ClusterCandidate& b) {
-  const auto shape = [](const ClusterCandidate& of) {
-    const ScheduleRequest& request = of.plan.request;
-    const AnalyticAssumptions& assumptions = of.request.assumptions;
-    return std::tuple(of.plan.schedule, request.devices, request.width, request.chunks,
-                      request.slices.count, request.microbatches, of.plan.microbatch_size,
-                      request.extra_in_flight, name(request.recompute), assumptions.tensor,
-                      assumptions.sharded_optimizer, of.request.order);
-  };
-  return shape(a) == shape(b);
+  return shape_of(a) == shape_of(b) && a.request.order == b.request.order &&
+         a.plan.request.microbatches == b.plan.request.microbatches &&
+         a.plan.request.extra_in_flight == b.plan.request.extra_in_flight;
 }
 
 }  // namespace tandem
