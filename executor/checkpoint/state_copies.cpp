@@ -1,27 +1,15 @@
 #include "executor/checkpoint/state_copies.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <optional>
-#include <system_error>
+#include <set>
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/base/packing.h"
-#include "executor/checkpoint/checkpoint_folder.h"
 #include "executor/checkpoint/named_parts.h"
 
 namespace tandem {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// At the end of a file: where its index is, and what that adds up to.
 struct CopyTrailer {
@@ -29,135 +17,82 @@ struct CopyTrailer {
   std::uint64_t index_sum = 0;
 };
 
-/// "stage-3." and the name of a checkpoint.
-std::string prefix_of(std::size_t stage) { return fmt::format("stage-{}.", stage); }
-
-/// The number behind "stage-3.step-", or nothing.
-std::optional<std::int64_t> batches_of(const std::string& name) {
-  const std::size_t digits = name.rfind('-');
-  if (!name.starts_with("stage-") || digits == std::string::npos) return std::nullopt;
-  return number_in<std::int64_t>(std::string_view(name).substr(digits + 1));
-}
-
-/// Names of all that is whole there, by the batches that had ended.
-std::map<std::int64_t, std::vector<std::string>> copies_in(const std::string& folder) {
-  std::map<std::int64_t, std::vector<std::string>> found;
-  std::error_code error;
-  fs::directory_iterator entries(folder, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    if (const auto batches = batches_of(name)) found[*batches].push_back(name);
-  }
-  return found;
-}
-
 std::string_view bytes_of(std::span<const float> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
 }  // namespace
 
-StateCopies::StateCopies(std::string folder, CheckpointInfo info,
-                         const std::vector<LayerRange>& stages, std::int64_t last,
-                         std::int64_t keep)
-    : folder_(std::move(folder)), info_(std::move(info)), last_(last), keep_(keep) {
-  for (const LayerTensor& each : tensors_of(info_.model)) {
+std::map<std::string, std::size_t> stages_of_tensors(const ModelSpec& model,
+                                                     const std::vector<LayerRange>& stages) {
+  std::map<std::string, std::size_t> stage_of;
+  for (const LayerTensor& each : tensors_of(model)) {
     const auto of = std::ranges::find_if(stages, [&](LayerRange range) {
       return range.first <= each.layer && each.layer < range.last;
     });
-    stage_of_[each.tensor.name] = static_cast<std::size_t>(of - stages.begin());
+    stage_of[each.tensor.name] = static_cast<std::size_t>(of - stages.begin());
   }
-  stages_.resize(stages.size());
+  return stage_of;
 }
 
-std::string StateCopies::half_written(std::size_t stage) const {
-  return (fs::path(folder_) / ("." + prefix_of(stage) + "half-written")).string();
-}
-
-void StateCopies::begin(std::size_t stage) {
-  std::error_code ignored;
-  fs::remove(half_written(stage), ignored);
-  for (const auto& [batches, names] : copies_in(folder_)) {
-    for (const std::string& name : names) {
-      if (!name.starts_with(prefix_of(stage))) continue;
-      const std::string path = (fs::path(folder_) / name).string();
-      if (batches > info_.batches)
-        fs::remove(path, ignored);
-      else
-        stages_[stage].whole.push_back({path, false});
-    }
-  }
-  stages_[stage].begun = true;
-}
-
-void StateCopies::open(std::size_t stage) {
-  OfStage& of = stages_[stage];
-  if (!of.begun) begin(stage);
-  const std::string path = half_written(stage);
-  // Memory that is there is written over: none must be found, nor cleared.
-  while (std::ssize(of.whole) >= keep_) {
-    const Whole oldest = of.whole.front();
-    of.whole.pop_front();
-    std::error_code error;
-    oldest.ours ? fs::rename(oldest.path, path, error) : (void)fs::remove(oldest.path, error);
-  }
-  of.file = Descriptor(open_file(path, O_RDWR | O_CREAT, 0600));
-  if (!of.file.valid()) fail_writing(path, errno);
-  of.bytes = 0;
-  of.index.clear();
-}
-
-void StateCopies::append(std::size_t stage, std::string_view bytes) {
-  OfStage& of = stages_[stage];
-  if (const int error = write_all(of.file.value(), bytes); error != 0)
-    fail_writing(half_written(stage), error);
-  of.bytes += std::ssize(bytes);
-}
+StateCopies::StateCopies(std::string folder, CheckpointInfo info,
+                         const std::vector<LayerRange>& stages, std::int64_t last,
+                         std::int64_t keep, OnWhole on_whole)
+    : folder_(std::move(folder)),
+      info_(std::move(info)),
+      last_(last),
+      keep_(keep),
+      on_whole_(std::move(on_whole)),
+      stage_of_(stages_of_tensors(info_.model, stages)),
+      stages_(stages.size()) {}
 
 void StateCopies::keep(const ShownPlane<float>& shown) {
   const std::size_t stage = stage_of_.at(shown.tensor.name);
   OfStage& of = stages_[stage];
-  if (!of.file.valid()) open(stage);
-  of.index += Packer().add_text(shown.tensor.name).add(shown.plane).add(of.bytes).take();
-  append(stage, bytes_of(shown.values));
+  if (!of.copies) of.copies.emplace(folder_, stage, info_.batches, keep_);
+  of.index += Packer().add_text(shown.tensor.name).add(shown.plane).add(of.copies->size()).take();
+  of.copies->append(bytes_of(shown.values));
 }
 
 void StateCopies::end_stage(std::int64_t batches, std::span<const Tensor> tensors,
                             std::int64_t steps) {
   if (tensors.empty()) return;  // of a stage that is a loss alone
-  const std::size_t stage = stage_of_.at(tensors.front().name);
-  OfStage& of = stages_[stage];
+  OfStage& of = stages_[stage_of_.at(tensors.front().name)];
   CheckpointInfo info = info_;
   info.batches = batches;
   info.samples += (batches - info_.batches) * info.samples_a_batch;
   info.steps.assign(layers_of(info.model).size(), 0);  // of tensors, beside it
   Packer packer;
   packer.add_text(manifest_text({.info = info, .bytes = {}, .sums = {}}));
-  packer.add(steps).add_text(of.index);
+  packer.add(steps).add_text(std::exchange(of.index, {}));
   const std::string index = packer.take();
-  const CopyTrailer trailer{of.bytes, checksum(index)};
-  append(stage, index);
-  append(stage, {reinterpret_cast<const char*>(&trailer), sizeof(trailer)});
-  const fs::path path = fs::path(folder_) / (prefix_of(stage) + checkpoint_name(batches));
-  if (::ftruncate(of.file.value(), of.bytes) != 0 ||
-      std::rename(half_written(stage).c_str(), path.c_str()) != 0)
-    fail_writing(path.string(), errno);
-  of.file = Descriptor();
-  of.whole.push_back({path.string(), true});
+  const CopyTrailer trailer{of.copies->size(), checksum(index)};
+  of.copies->append(index);
+  of.copies->append({reinterpret_cast<const char*>(&trailer), sizeof(trailer)});
+  const StageCopy copy = of.copies->finish(batches);
+  if (on_whole_) on_whole_(copy);
 }
 
 std::unique_ptr<CopiedState> CopiedState::newest(const std::string& folder,
                                                  const std::vector<KeptTensor>& kept) {
-  const auto found = copies_in(folder);
-  for (auto each = found.rbegin(); each != found.rend(); ++each) {
-    auto state = std::make_unique<CopiedState>();
-    const bool whole = std::ranges::all_of(each->second, [&](const std::string& name) {
-      return state->add((fs::path(folder) / name).string());
-    });
-    if (whole && state->has(kept)) return state;
+  std::set<std::int64_t> found;
+  for (const StageCopy& copy : copies_in(folder)) found.insert(copy.batches);
+  for (auto batches = found.rbegin(); batches != found.rend(); ++batches) {
+    if (auto state = after(*batches, folder, kept)) return state;
   }
   return nullptr;
 }
+
+std::unique_ptr<CopiedState> CopiedState::after(std::int64_t batches, const std::string& folder,
+                                                const std::vector<KeptTensor>& kept) {
+  auto state = std::make_unique<CopiedState>();
+  for (const StageCopy& copy : copies_in(folder)) {
+    if (copy.batches == batches) state->add(copy.path);
+  }
+  return state->has(kept) ? std::move(state) : nullptr;
+}
+
+bool CopiedState::is_readable(const std::string& path) { return CopiedState().add(path); }
 
 bool CopiedState::add(const std::string& path) {
   try {

@@ -5,17 +5,18 @@
 // waits for another.
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/text/descriptor.h"
 #include "core/text/mapped_file.h"
 #include "executor/checkpoint/checkpoint_info.h"
 #include "executor/checkpoint/kept_tensors.h"
+#include "executor/checkpoint/stage_copies.h"
 
 namespace tandem {
 
@@ -23,13 +24,20 @@ namespace tandem {
 /// batch has copies of all stages then, and one more is being written.
 inline std::int64_t copies_kept(std::int64_t ramp) { return ramp + 3; }
 
+/// The stage of each tensor of the model, by its name. `stages`: their layers.
+std::map<std::string, std::size_t> stages_of_tensors(const ModelSpec& model,
+                                                     const std::vector<LayerRange>& stages);
+
 /// Writes them. Every failure throws DeviceError.
 class StateCopies final : public StateKeeper<float> {
  public:
+  /// Told of each copy that is whole, by the thread that has shown the stage.
+  using OnWhole = std::function<void(const StageCopy&)>;
+
   /// `info`: of the run, at its start; `stages`: their layers. Of batch `last` there are none: what
   /// lasts then is the run's result.
   StateCopies(std::string folder, CheckpointInfo info, const std::vector<LayerRange>& stages,
-              std::int64_t last, std::int64_t keep);
+              std::int64_t last, std::int64_t keep, OnWhole on_whole = {});
 
   bool wants(std::int64_t batches) override { return batches < last_; }
   void keep(const ShownPlane<float>& shown) override;
@@ -37,29 +45,17 @@ class StateCopies final : public StateKeeper<float> {
                  std::int64_t steps) override;
 
  private:
-  struct Whole {
-    std::string path;
-    bool ours = false;  // else others may still read it: it is never written over
-  };
-  /// A stage's, touched by one thread at a time.
+  /// A stage's, touched by one thread at a time; none of a stage that another rank has.
   struct OfStage {
-    bool begun = false;
-    std::deque<Whole> whole = {};  // ascending
-    Descriptor file;               // of the copy that is being written
-    std::int64_t bytes = 0;        // of it so far
-    std::string index = {};        // packed: where its planes are
+    std::optional<StageCopies> copies = {};
+    std::string index = {};  // packed: where the planes are of the one that is being written
   };
-
-  std::string half_written(std::size_t stage) const;
-  /// Finds what an earlier start has left: what is not of this run's past goes.
-  void begin(std::size_t stage);
-  void open(std::size_t stage);
-  void append(std::size_t stage, std::string_view bytes);
 
   const std::string folder_;
   const CheckpointInfo info_;
   const std::int64_t last_, keep_;
-  std::map<std::string, std::size_t> stage_of_;  // by tensor
+  const OnWhole on_whole_;
+  const std::map<std::string, std::size_t> stage_of_;
   std::vector<OfStage> stages_;
 };
 
@@ -69,6 +65,11 @@ class CopiedState final : public TrainingStart<float> {
   /// The newest in `folder` that has all of `kept`; null: there is none.
   static std::unique_ptr<CopiedState> newest(const std::string& folder,
                                              const std::vector<KeptTensor>& kept);
+  /// That after so many batches; null: it lacks some of `kept`.
+  static std::unique_ptr<CopiedState> after(std::int64_t batches, const std::string& folder,
+                                            const std::vector<KeptTensor>& kept);
+  /// Whether the file is as it was written, as far as its own index tells.
+  static bool is_readable(const std::string& path);
 
   const CheckpointInfo& info() const { return info_; }
   std::int64_t batches() const override { return info_.batches; }
@@ -76,7 +77,7 @@ class CopiedState final : public TrainingStart<float> {
   bool read(Plane plane, const Tensor& tensor, std::span<float> values) const override;
 
  private:
-  /// A stage's file; false: it is not as it was written.
+  /// A stage's file; false, and nothing is added: it is not as it was written.
   bool add(const std::string& path);
   bool has(const std::vector<KeptTensor>& kept) const;
 

@@ -40,6 +40,8 @@ enum class MessageKind : std::uint32_t {
   answer,
   plane,
   stage_end,
+  copy,        // a piece of a stage's copy
+  copy_taken,  // all of one is where it was sent to
   over,  // the link ends, as it should
 };
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -93,6 +94,13 @@ class RankGroup {
   std::unique_ptr<MessageEngine> connect(const CommunicatorPlans& plans,
                                          const DeviceRanks& rank_of);
 
+  /// A link of its own to each of those ranks, which must ask for one to this rank at once. Once.
+  /// What `ears` makes hears it, by the thread of the group.
+  std::map<std::int32_t, std::shared_ptr<ControlLink>> link_to(
+      const std::set<std::int32_t>& others,
+      const std::function<ControlLink::Ears(std::int32_t, const std::shared_ptr<ControlLink>&)>&
+          ears);
+
   /// When it returns, nothing of what was told before is called any more.
   void listen(Ears ears);
   /// To the first rank; by that one: to itself.
@@ -154,6 +162,9 @@ class RankGroup {
   void wait(const std::function<bool()>& there, const std::string& what, Duration patience);
   /// Tells who is awaited, by the first rank: all those that are there.
   void tell_awaited(const std::string& what);
+  /// With a higher rank; with a lower one, which has connected it.
+  Socket connect_channel(std::int32_t higher, std::uint64_t channel, Time deadline);
+  Socket arrived_channel(std::int32_t lower, std::uint64_t channel, const std::string& name);
   /// Throws DeviceError.
   Socket connect_to_rank(const std::string& host, std::uint16_t port, ConnectionPurpose purpose,
                          Time deadline);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <future>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -252,6 +253,45 @@ std::string RankGroup::missing_ranks() const {
                          : fmt::format(": of {} these are missing:{}", setup_.ranks, missing);
 }
 
+RankGroup::Socket RankGroup::connect_channel(std::int32_t higher, std::uint64_t channel,
+                                             Time deadline) {
+  return connect_to_rank(info(higher).address, info(higher).port,
+                         {.kind = ConnectionPurpose::Kind::channel,
+                          .rank = setup_.rank,
+                          .to = higher,
+                          .channel = channel},
+                         deadline);
+}
+
+RankGroup::Socket RankGroup::arrived_channel(std::int32_t lower, std::uint64_t channel,
+                                             const std::string& name) {
+  const std::pair key(lower, channel);
+  wait([&] { return arrivals_.contains(key); }, fmt::format("the channel of {}", name),
+       setup_.patience);
+  const std::lock_guard lock(mutex_);
+  return std::move(arrivals_.extract(key).mapped());
+}
+
+std::map<std::int32_t, std::shared_ptr<ControlLink>> RankGroup::link_to(
+    const std::set<std::int32_t>& others,
+    const std::function<ControlLink::Ears(std::int32_t, const Link&)>& ears) {
+  constexpr auto kChannel = std::numeric_limits<std::uint64_t>::max();  // none of a program's
+  const auto deadline = std::chrono::steady_clock::now() + setup_.patience;
+  std::map<std::int32_t, Link> made;
+  for (const std::int32_t other : others) {
+    if (other > setup_.rank)
+      made[other] = std::make_shared<ControlLink>(connect_channel(other, kChannel, deadline));
+  }
+  for (const std::int32_t other : others) {
+    if (other < setup_.rank)
+      made[other] = std::make_shared<ControlLink>(arrived_channel(other, kChannel, "copies"));
+  }
+  for (const auto& [other, link] : made)
+    asio::post(context_,
+               [link, heard = ears(other, link)]() mutable { link->start(std::move(heard)); });
+  return made;
+}
+
 std::unique_ptr<MessageEngine> RankGroup::connect(const CommunicatorPlans& plans,
                                                   const DeviceRanks& rank_of) {
   if (setup_.mpi != nullptr) return connect_by_mpi(plans);
@@ -273,20 +313,12 @@ std::unique_ptr<MessageEngine> RankGroup::connect(const CommunicatorPlans& plans
         continue;
       }
       engine->add(other, channel, plans.all()[channel].name,
-                  connect_to_rank(info(other).address, info(other).port,
-                                  {.kind = ConnectionPurpose::Kind::channel,
-                                   .rank = setup_.rank,
-                                   .to = other,
-                                   .channel = channel},
-                                  deadline));
+                  connect_channel(other, channel, deadline));
     }
   }
-  for (const auto& key : expected) {
-    wait([&] { return arrivals_.contains(key); },
-         fmt::format("the channel of {}", plans.all()[key.second].name), setup_.patience);
-    const std::lock_guard lock(mutex_);
-    auto arrival = arrivals_.extract(key);
-    engine->add(key.first, key.second, plans.all()[key.second].name, std::move(arrival.mapped()));
+  for (const auto& [other, channel] : expected) {
+    const std::string& name = plans.all()[channel].name;
+    engine->add(other, channel, name, arrived_channel(other, channel, name));
   }
   return engine;
 }

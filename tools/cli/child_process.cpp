@@ -1,9 +1,11 @@
 #include "tools/cli/child_process.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>
@@ -64,6 +66,18 @@ struct Becoming {
 }
 
 }  // namespace
+
+std::vector<std::string> environment_with(std::vector<std::string> variables) {
+  const std::vector<std::string> own = variables;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const auto same = [&](const std::string& given) {
+      return text.starts_with(given.substr(0, given.find('=') + 1));
+    };
+    if (std::ranges::none_of(own, same)) variables.emplace_back(text);
+  }
+  return variables;
+}
 
 ChildProcess::ChildProcess(const ChildSetup& setup) {
   Pipe in{-1, -1}, out{-1, -1};

@@ -9,6 +9,9 @@
 
 namespace tandem::tools {
 
+/// This process's, but for the given "NAME=VALUE", which replace those of the same name.
+std::vector<std::string> environment_with(std::vector<std::string> variables);
+
 struct ChildSetup {
   std::vector<std::string> command;           // a program, looked for in PATH, and its arguments
   std::vector<std::string> environment = {};  // all of it, "NAME=VALUE"

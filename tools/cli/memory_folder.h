@@ -1,5 +1,6 @@
 #pragma once
-// MemoryFolder: a folder in this host's memory, for what shall outlive processes but not its owner.
+// MemoryFolder: a folder in this host's memory, for what shall outlive processes but not its owner,
+// and those of other hosts that an owner here names.
 
 #include <string>
 
@@ -22,5 +23,10 @@ class MemoryFolder {
   std::string path_;
   Descriptor lock_;  // who lives has it
 };
+
+/// Of that path, which a MemoryFolder here or on another host has named: made unless it is there.
+/// It stays, and while anyone holds what is returned it is not taken for one whose owner was
+/// killed. Throws AbsentError where it can't be made, or is another user's.
+Descriptor join_memory_folder(const std::string& path);
 
 }  // namespace tandem::tools

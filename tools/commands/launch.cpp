@@ -4,8 +4,9 @@
 #include <array>
 #include <climits>
 #include <limits>
+#include <memory>
 #include <optional>
-#include <string_view>
+#include <set>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -21,9 +22,9 @@
 #include "executor/ranks/rank_place.h"
 #include "executor/ranks/shared_secret.h"
 #include "tools/cli/command.h"
+#include "tools/cli/copy_folders.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
-#include "tools/cli/memory_folder.h"
 #include "tools/cli/notices.h"
 #include "tools/cli/rank_processes.h"
 #include "tools/cli/safe_output.h"
@@ -38,10 +39,11 @@ namespace {
 /// All that stays the same when the ranks are started again.
 struct LaunchRequest {
   std::vector<std::string> command = {};  // behind "tandem"
+  std::vector<RankHost> hosts = {};       // some may be spare
   std::vector<RankSeat> seats = {};
   std::string secret = {}, rendezvous = {}, ssh = {}, program = {};  // rendezvous: or we choose
-  std::string copies = {};  // where ranks keep copies of their state; empty: nowhere
   bool all_here = true, stdout_is_ours = false;
+  std::shared_ptr<const CopyFolders> copies = {};  // of ranks' state; null: they keep none
 };
 
 std::string own_path() {
@@ -86,19 +88,7 @@ std::vector<std::string> variables_of(const LaunchRequest& request, std::size_t 
           fmt::format("TANDEM_LOCAL_RANKS={}", seat.local_ranks),
           fmt::format("TANDEM_RENDEZVOUS={}", meeting),
           fmt::format("TANDEM_RESTARTS={}", start),
-          fmt::format("TANDEM_COPIES={}", request.copies)};
-}
-
-/// Ours without what tells ranks, and with it.
-std::vector<std::string> environment_with(std::vector<std::string> variables) {
-  for (char** entry = ::environ; *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const auto same = [&](const std::string& own) {
-      return text.starts_with(own.substr(0, own.find('=') + 1));
-    };
-    if (std::ranges::none_of(variables, same)) variables.emplace_back(text);
-  }
-  return variables;
+          fmt::format("TANDEM_COPIES={}", request.copies ? request.copies->of(seat.host) : "")};
 }
 
 /// What a shell there runs. The secret comes as a line of stdin, so that no list of processes shows
@@ -163,8 +153,13 @@ void check_command(const Options& options) {
            did_you_mean(word, names));
 }
 
-bool keeps_copies(const std::vector<std::string>& command) {
-  return std::ranges::find(command, "--buddy") != command.end();
+/// Null where the ranks keep no copies.
+std::shared_ptr<const CopyFolders> copy_folders_of(const LaunchRequest& request) {
+  if (std::ranges::find(request.command, "--buddy") == request.command.end()) return nullptr;
+  std::vector<std::string> elsewhere;
+  for (const RankHost& host : request.hosts)
+    if (!is_this_host(host.name)) elsewhere.push_back(host.name);
+  return std::make_shared<const CopyFolders>(elsewhere, request.ssh);
 }
 
 LaunchRequest launch_request_of(const Options& options) {
@@ -176,19 +171,15 @@ LaunchRequest launch_request_of(const Options& options) {
   if (options.has("hosts")) {
     constexpr std::size_t kLargest = 1 << 20;
     const std::string file = options.text("hosts");
-    request.seats = seats_on(parse_hosts(read_file(file, kLargest), file), ranks);
+    request.hosts = parse_hosts(read_file(file, kLargest), file);
   } else if (ranks == 0) {
     refuse(options, "-n N is missing, or --hosts FILE");
   } else {
-    request.seats = seats_on({{this_host(), ranks}}, ranks);
+    request.hosts = {{this_host(), ranks}};
   }
+  request.seats = seats_on(request.hosts, ranks);
   request.all_here = std::ranges::all_of(request.seats, is_this_host, &RankSeat::host);
   if (request.all_here) refuse_given(options, {"ssh"}, "--{} is for ranks on other hosts");
-  if (!request.all_here && keeps_copies(request.command)) {
-    refuse(options,
-           "--buddy keeps copies in the memory of this host: all ranks must be here (go on from "
-           "--checkpoint DIR elsewhere)");
-  }
   if (options.has("rendezvous")) {
     request.rendezvous = options.text("rendezvous");
     RankPlace ignored;
@@ -209,6 +200,23 @@ LaunchRequest launch_request_of(const Options& options) {
 void say_beside_progress(const std::string& line) {
   if (progress_is_shown()) print_as_it_is(stderr, "\r\x1b[K");
   fmt::print(stderr, "{}\n", line);
+}
+
+/// A host that ssh does not reach takes no ranks any more, where others have the slots for them.
+void leave_out_lost_hosts(LaunchRequest& request, const RanksEnded& ended) {
+  constexpr int kNotReached = 255;  // as ssh says it
+  std::vector<RankHost> left = request.hosts;
+  std::set<std::string> lost;
+  for (const RankEnd& end : ended.ends)
+    if (end.code == kNotReached && !is_this_host(end.host)) lost.insert(end.host);
+  std::erase_if(left, [&](const RankHost& host) { return lost.contains(host.name); });
+  std::int64_t slots = 0;
+  for (const RankHost& host : left) slots += host.slots;
+  if (lost.empty() || std::cmp_less(slots, request.seats.size())) return;
+  say_beside_progress(
+      fmt::format("note: left out, as ssh does not reach it: {}", fmt::join(lost, ", ")));
+  request.hosts = std::move(left);
+  request.seats = seats_on(request.hosts, static_cast<std::int32_t>(request.seats.size()));
 }
 
 /// Another start would end the same way.
@@ -248,9 +256,11 @@ Options options_of_launch() {
                 .argument = "N",
                 .letter = ",n",
                 .help = "ranks (default: all slots of --hosts)"})
-      .input("hosts", "FILE",
-             "hosts to start them on by ssh, a line each: HOST [slots=K], as mpirun's; tandem and "
-             "this folder have the same paths there")
+      .input(
+          "hosts", "FILE",
+          "hosts to start them on by ssh, a line each: HOST [slots=K], as mpirun's; tandem and "
+          "this folder have the same paths there; slots that are left over are spare, for a start "
+          "again without a host that ssh does not reach")
       .value("ssh", "PROGRAM", "called as PROGRAM HOST SCRIPT for a rank elsewhere (default: ssh)")
       .value("rendezvous", "HOST:PORT",
              "where rank 0 listens (default: a free port of 127.0.0.1; with other hosts the first "
@@ -272,14 +282,14 @@ int run_launch(const Options& options) {
   check_command(options);
   const std::int64_t restarts = options.integer("restarts", 0, 1'000'000, 0);
   LaunchRequest request = launch_request_of(options);
-  std::optional<MemoryFolder> copies;
-  if (keeps_copies(request.command)) request.copies = copies.emplace().path();
+  request.copies = copy_folders_of(request);
   const InterruptGuard guard(OnInterrupt::ends_by_itself);
   for (std::int32_t start = 0;; ++start) {
     const RanksEnded ended =
         run_ranks(processes_of(request, start), guard.token(), say_beside_progress);
     const int code = ended.code();
     if (code != 0 && !ended.interrupted && start < restarts && !is_final(code)) {
+      leave_out_lost_hosts(request, ended);
       say_beside_progress(
           fmt::format("note: all ranks are started again ({} of {})", start + 1, restarts));
       continue;

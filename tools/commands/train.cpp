@@ -117,22 +117,25 @@ class RunOverRanks {
  public:
   RunOverRanks(Ranks& ranks, const Training& training, const Options& options,
                TrainingSetup<float>& setup)
-      : run_(ranks.connect(training.prepared.program, setup.by_messages)) {
+      : run_(ranks.connect(training.prepared.program, setup.by_messages)),
+        copies_(training.copies.get()) {
     setup.others = &run_;
     if (training.checkpoints)
       service_.emplace(run_, *training.checkpoints);
     else if (options.has("checkpoint"))
       setup.keeper = &keeper_.emplace(run_, checkpoint_interval(options), training.steps);
-    if (training.copies) setup.keeper = &keepers_.emplace(training.copies.get(), setup.keeper);
+    if (copies_ != nullptr) setup.keeper = &keepers_.emplace(copies_->writer.get(), setup.keeper);
     if (FaultInjector* const faults = ranks.faults())
       setup.before_work = [faults](DeviceId, Instance) { faults->at_op(); };
   }
-  void finish() {
+  void finish(bool interrupted) {
+    if (copies_ != nullptr) copies_->exchange->finish(interrupted);
     if (service_) service_->finish();
   }
 
  private:
   RankRun& run_;
+  KeptCopies* const copies_;
   std::optional<RankKeeperService> service_;
   std::optional<RankKeeper> keeper_;
   std::optional<StateKeepers> keepers_;
@@ -185,7 +188,7 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   std::optional<RunOverRanks> over_ranks;
   if (ranks != nullptr) over_ranks.emplace(*ranks, training, options, setup);
   TrainingReport<float> report = trainer.train(prepared.program, setup);
-  if (over_ranks) over_ranks->finish();
+  if (over_ranks) over_ranks->finish(report.interrupted);
   return report;
 }
 
@@ -370,7 +373,7 @@ void agree(const Ranks& ranks, const Training& training) {
 int train_here(const Options& options, const RankPlace* place, Ranks* ranks) {
   const bool is_first = ranks == nullptr || ranks->is_first();
   const MonitorSetup monitors = is_first ? monitor_setup(options) : MonitorSetup();
-  const Training training = prepare_training(options, place);
+  const Training training = prepare_training(options, place, ranks);
   if (ranks != nullptr) agree(*ranks, training);
   if (training.first_step() == training.steps) {
     ranks->group().barrier();  // none is gone while another still compares

@@ -1,8 +1,11 @@
 #include "tools/commands/training.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "planner/cluster/plan_of_cluster.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
+#include "tools/cli/memory_folder.h"
 #include "tools/cli/notices.h"
 #include "tools/commands/training_need.h"
 #include "tools/options/schedule_options.h"
@@ -67,8 +71,8 @@ Plan trainable_plan(const std::string& path, bool says_so) {
         path, cluster, reason, path));
   }
   if (says_so) {
-    print_note(fmt::format("the plan was made for cluster {}: this machine's times are others",
-                           cluster));
+    print_note(
+        fmt::format("the plan was made for cluster {}: this machine's times are others", cluster));
   }
   plan.predicted = {};
   plan.profile.clear();
@@ -110,16 +114,56 @@ CheckpointInfo info_of(const PreparedPlan& prepared, const ReferenceConfig& conf
   return info;
 }
 
-/// Copies in memory, as many as there may be at once.
-double bytes_of_copies(const PreparedPlan& prepared, const std::vector<KeptTensor>& kept) {
-  return static_cast<double>(copies_kept(prepared.program.ramp()) + 1) *
-         copied_bytes(prepared.plan.model, kept);
+/// All ranks do it at once. Null where --buddy is not given.
+std::unique_ptr<KeptCopies> kept_copies(const Options& options, const PreparedPlan& prepared,
+                                        const RankPlace* place, const Ranks* ranks) {
+  const std::string folder = copies_folder(options, place);
+  if (folder.empty()) return nullptr;
+  const Plan& plan = prepared.plan;
+  auto copies = std::make_unique<KeptCopies>();
+  copies->folder = join_memory_folder(folder);
+  copies->exchange = std::make_unique<CopyExchange>(
+      ranks->group(), folder,
+      stages_of_ranks(prepared.program, prepared.slots, plan.model, plan.stages,
+                    ranks->device_ranks(prepared.program), ranks->count(), options.has("verify")),
+      prepared.program.ramp(), newest_checkpoint_of(options));
+  return copies;
+}
+
+/// The tensors of some stages.
+std::vector<KeptTensor> kept_of(const std::set<std::size_t>& stages, const Plan& plan,
+                                const std::vector<KeptTensor>& kept) {
+  const auto stage_of = stages_of_tensors(plan.model, plan.stages);
+  std::vector<KeptTensor> of;
+  std::ranges::copy_if(kept, std::back_inserter(of), [&](const KeptTensor& each) {
+    return stages.contains(stage_of.at(each.tensor.name));
+  });
+  return of;
+}
+
+/// What the ranks go on from; null where they begin otherwise.
+std::unique_ptr<CopiedState> copied_state(const KeptCopies& copies, const std::string& folder,
+                                          const Plan& plan, const std::vector<KeptTensor>& kept) {
+  const CopyExchange& exchange = *copies.exchange;
+  if (!exchange.newest()) return nullptr;
+  auto state =
+      CopiedState::after(*exchange.newest(), folder, kept_of(exchange.stages_read(), plan, kept));
+  if (state == nullptr)
+    throw DeviceError(fmt::format("copies in {} are not what they were", folder));
+  return state;
+}
+
+/// Copies in this host's memory, as many as there may be at once.
+double bytes_of_copies(const CopyExchange& exchange, const Plan& plan,
+                       const std::vector<KeptTensor>& kept) {
+  return static_cast<double>(exchange.keep() + 1) *
+         copied_bytes(plan.model, kept_of(exchange.stages_here(), plan, kept));
 }
 
 /// Throws InfeasibleError where they have no room. What an earlier start has left is in it.
-void check_room(const std::string& folder, double bytes, bool restarted) {
+void check_room(const std::string& folder, double bytes) {
   const double free = static_cast<double>(std::filesystem::space(folder).available);
-  if (restarted || bytes <= free) return;
+  if (bytes <= free) return;
   throw InfeasibleError(fmt::format("copies of the newest steps (--buddy) take {}, and {} has {}",
                                     print_bytes(std::llround(bytes)), folder,
                                     print_bytes(std::llround(free))));
@@ -143,7 +187,7 @@ ReferenceConfig reference_config(const PreparedPlan& prepared, const OptimizerCo
           .clip_ranges = plan.stages};
 }
 
-Training prepare_training(const Options& options, const RankPlace* place) {
+Training prepare_training(const Options& options, const RankPlace* place, const Ranks* ranks) {
   const bool is_first = place == nullptr || place->rank == 0;
   const GivenOptions given =
       given_options(options, {"clip", "delay-correction", "post-validation", "storage"});
@@ -158,10 +202,10 @@ Training prepare_training(const Options& options, const RankPlace* place) {
   const bool restarted = place != nullptr && place->restarts > 0;
   const std::vector<KeptTensor> kept =
       kept_tensors(prepared.program, prepared.slots, plan.model, plan.stages, plan.optimizer);
-  const std::string copies = copies_folder(options, place);
+  auto copies = kept_copies(options, prepared, place, ranks);
   Beginning beginning =
       beginning_of(options, plan, restarted,
-                   restarted && !copies.empty() ? CopiedState::newest(copies, kept) : nullptr);
+                   copies ? copied_state(*copies, place->copies, plan, kept) : nullptr);
   if (beginning.copy && is_first)
     print_note(fmt::format("goes on from step {}, which is in memory", beginning.batches()));
   const std::int64_t steps = steps_of(options, beginning, restarted);
@@ -180,8 +224,9 @@ Training prepare_training(const Options& options, const RankPlace* place) {
   Data data(plan.model, plan.microbatch_size, seed, std::move(tokens), order);
   data.shift(info.samples - info.batches * info.samples_a_batch);
   auto held_out = HeldOutEvaluation::from(options, plan, tokenizer);
-  const double in_memory = copies.empty() ? 0.0 : bytes_of_copies(prepared, kept);
-  if (!copies.empty() && is_first) check_room(copies, in_memory, restarted);
+  const double in_memory = copies ? bytes_of_copies(*copies->exchange, plan, kept) : 0.0;
+  if (copies && !restarted && copies->exchange->is_first_here())
+    check_room(place->copies, in_memory);
   check_training_need(prepared, steps - beginning.batches(), options,
                       is_first ? kept : std::vector<KeptTensor>(),
                       place == nullptr ? 1.0 : 1.0 * place->local_ranks / place->ranks, in_memory);
@@ -189,10 +234,11 @@ Training prepare_training(const Options& options, const RankPlace* place) {
                          ? checkpoint_writer(options, info, steps, kept,
                                              tokenizer ? tokenizer->files : std::vector<KeptFile>())
                          : nullptr;
-  auto state_copies = copies.empty()
-                          ? nullptr
-                          : std::make_unique<StateCopies>(copies, info, plan.stages, steps,
-                                                          copies_kept(prepared.program.ramp()));
+  if (copies) {
+    copies->writer = std::make_unique<StateCopies>(
+        place->copies, info, plan.stages, steps, copies->exchange->keep(),
+        [&exchange = *copies->exchange](const StageCopy& copy) { exchange.pass_on(copy); });
+  }
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = guard,
@@ -206,7 +252,7 @@ Training prepare_training(const Options& options, const RankPlace* place) {
           .held_out = std::move(held_out),
           .beginning = std::move(beginning),
           .checkpoints = std::move(checkpoints),
-          .copies = std::move(state_copies)};
+          .copies = std::move(copies)};
 }
 
 MonitorSetup monitor_setup(const Options& options) {

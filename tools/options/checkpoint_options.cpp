@@ -69,8 +69,13 @@ std::string copies_folder(const Options& options, const RankPlace* place) {
   if (!options.has("buddy")) return {};
   if (place != nullptr && !place->copies.empty()) return place->copies;
   refuse(options,
-         "--buddy is for ranks that \"tandem launch --restarts N\" starts, all on one host: nobody "
-         "else keeps what they leave in memory");
+         "--buddy is for ranks that \"tandem launch --restarts N\" starts: nobody else keeps what "
+         "they leave in memory");
+}
+
+std::int64_t newest_checkpoint_of(const Options& options) {
+  const std::vector<FoundCheckpoint> found = checkpoints_in(options.text("checkpoint"));
+  return found.empty() ? 0 : found.back().batches;
 }
 
 Beginning beginning_of(const Options& options, const Plan& plan, bool restarted,
@@ -81,7 +86,7 @@ Beginning beginning_of(const Options& options, const Plan& plan, bool restarted,
   const bool goes_on =
       restarted && options.has("checkpoint") && holds_checkpoint(options.text("checkpoint"));
   const std::vector<FoundCheckpoint> found = checkpoints_in(options.text("checkpoint"));
-  if (copy && (found.empty() || found.back().batches <= copy->batches())) {
+  if (copy) {
     beginning.copy = std::move(copy);
     beginning.other_folder =
         found.empty() ? options.text("resume", options.text("init")) : found.back().path;

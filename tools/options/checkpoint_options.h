@@ -42,9 +42,12 @@ struct Beginning {
 /// Reads, and checks, all that is there. Throws InputError where it is not of the plan's model, or
 /// its optimizer is another one; tells what was read otherwise than it stands. `restarted`: by a
 /// launcher, after a failure: then the newest checkpoint that the run has kept itself goes first,
-/// and before it `copy`, which may be null, unless that is older.
+/// and before it `copy`, which may be null.
 Beginning beginning_of(const Options& options, const Plan& plan, bool restarted,
                        std::unique_ptr<CopiedState> copy);
+
+/// Batches of the newest checkpoint in --checkpoint DIR; 0: there is none.
+std::int64_t newest_checkpoint_of(const Options& options);
 
 /// Where --buddy has copies; empty: it is not given. Throws UsageError where no launcher has a
 /// place for them.

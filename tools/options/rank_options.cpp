@@ -123,12 +123,15 @@ void Ranks::fail(const std::exception& error) const {
   group_->fail(no_memory ? "out of memory" : error.what());
 }
 
+DeviceRanks Ranks::device_ranks(const Program& program) const {
+  const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
+  return map_.empty() ? even_device_ranks(devices, count())
+                      : parse_device_ranks(map_, devices, count());
+}
+
 RankRun& Ranks::connect(const Program& program, bool by_messages) {
-  const std::uint16_t width = width_of(program);
-  const std::size_t devices = std::size_t{program.placement().devices} * width;
-  DeviceRanks of = map_.empty() ? even_device_ranks(devices, count())
-                                : parse_device_ranks(map_, devices, count());
-  CommunicatorPlans plans(program, width, of);
+  DeviceRanks of = device_ranks(program);
+  CommunicatorPlans plans(program, width_of(program), of);
   if (by_messages) plans = plans.norms();
   run_ = std::make_unique<RankRun>(*group_, std::move(plans), std::move(of), print_last_error);
   return *run_;

@@ -40,7 +40,9 @@ class Ranks {
   RankGroup& group() const { return *group_; }
   /// Tells all ranks, unless one has failed before.
   void fail(const std::exception& error) const;
-  /// The devices of a run, as --ranks maps them, connected. `by_messages`: of what they send one
+  /// The ranks of a run's devices, as --ranks maps them.
+  DeviceRanks device_ranks(const Program& program) const;
+  /// These, connected. `by_messages`: of what they send one
   /// another, norms alone go this way.
   RankRun& connect(const Program& program, bool by_messages);
   /// Null where nothing is to go wrong.
