@@ -220,6 +220,8 @@ const std::map<std::string, Strings> kRooms = {
     {"executor/ranks", {"executor/backend", "executor/run", "executor/stage"}},
     {"executor/checkpoint",
      {"executor/backend", "executor/cpu", "executor/layers", "executor/stage"}},
+    {"executor/copies",
+     {"executor/checkpoint", "executor/ranks", "executor/run", "executor/stage"}},
     {"executor/profile",
      {"executor/backend", "executor/cpu", "executor/data", "executor/run", "executor/stage"}},
     {"executor/cuda/runtime", {"executor/backend"}},

@@ -72,7 +72,8 @@ Descriptor join_memory_folder(const std::string& path) {
   struct stat status{};
   if (lock.valid() && ::fstat(lock.value(), &status) == 0 && status.st_uid == ::geteuid())
     return lock;
-  throw AbsentError(fmt::format("{}, where copies would be kept, is not this user's", path));
+  throw AbsentError(
+      fmt::format("{}, where copies would be kept, is no folder of this user's", path));
 }
 
 MemoryFolder::~MemoryFolder() {

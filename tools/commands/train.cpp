@@ -18,7 +18,6 @@
 #include "core/text/count_text.h"
 #include "core/text/output_place.h"
 #include "executor/cpu/kernels.h"
-#include "executor/ranks/rank_keeper.h"
 #include "executor/stage/reference.h"
 #include "executor/stage/reference_stages.h"
 #include "planner/study/prepared_plan.h"
@@ -30,6 +29,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
 #include "tools/commands/command.h"
+#include "tools/commands/run_over_ranks.h"
 #include "tools/commands/training.h"
 #include "tools/options/given_options.h"
 #include "tools/options/held_out_loss.h"
@@ -110,36 +110,6 @@ StageSetup stage_setup(const Training& training) {
           .data = &training.data,
           .slices = slice_lengths(plan.request.slices, plan.model)};
 }
-
-/// Of a run over several ranks: connects them, and keeps the state of all by the first one's
-/// writer.
-class RunOverRanks {
- public:
-  RunOverRanks(Ranks& ranks, const Training& training, const Options& options,
-               TrainingSetup<float>& setup)
-      : run_(ranks.connect(training.prepared.program, setup.by_messages)),
-        copies_(training.copies.get()) {
-    setup.others = &run_;
-    if (training.checkpoints)
-      service_.emplace(run_, *training.checkpoints);
-    else if (options.has("checkpoint"))
-      setup.keeper = &keeper_.emplace(run_, checkpoint_interval(options), training.steps);
-    if (copies_ != nullptr) setup.keeper = &keepers_.emplace(copies_->writer.get(), setup.keeper);
-    if (FaultInjector* const faults = ranks.faults())
-      setup.before_work = [faults](DeviceId, Instance) { faults->at_op(); };
-  }
-  void finish(bool interrupted) {
-    if (copies_ != nullptr) copies_->exchange->finish(interrupted);
-    if (service_) service_->finish();
-  }
-
- private:
-  RankRun& run_;
-  KeptCopies* const copies_;
-  std::optional<RankKeeperService> service_;
-  std::optional<RankKeeper> keeper_;
-  std::optional<StateKeepers> keepers_;
-};
 
 TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
                                      const Options& options, ProgressReport& steps,

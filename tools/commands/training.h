@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/text/descriptor.h"
-#include "executor/ranks/copy_exchange.h"
+#include "executor/copies/copy_exchange.h"
 #include "executor/ranks/rank_place.h"
 #include "executor/stage/reference.h"
 #include "planner/study/prepared_plan.h"

@@ -9,7 +9,7 @@
 #include "core/model/plan.h"
 #include "executor/checkpoint/checkpoint.h"
 #include "executor/checkpoint/checkpoint_writer.h"
-#include "executor/checkpoint/state_copies.h"
+#include "executor/copies/state_copies.h"
 #include "executor/ranks/rank_place.h"
 #include "tools/cli/options.h"
 

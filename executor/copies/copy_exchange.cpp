@@ -1,4 +1,4 @@
-#include "executor/ranks/copy_exchange.h"
+#include "executor/copies/copy_exchange.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,14 +13,14 @@
 #include "core/base/packing.h"
 #include "core/text/mapped_file.h"
 #include "executor/checkpoint/named_parts.h"
-#include "executor/checkpoint/state_copies.h"
+#include "executor/copies/state_copies.h"
 #include "executor/stage/plane.h"
 
 namespace tandem {
 
 namespace {
 
-constexpr std::size_t kPiece = 1 << 20;
+constexpr std::size_t kCopyPiece = 1 << 20;
 constexpr auto kLookAgain = std::chrono::milliseconds(50);
 
 /// Of a copy on its way.
@@ -314,8 +314,8 @@ void CopyExchange::send(std::int32_t target, const StageCopy& copy,
   const Link& link = links_.at(target);
   const MappedFile file(copy.path);
   const std::string_view all = file.bytes();
-  for (std::size_t first = 0; first < all.size() && !stop.stop_requested(); first += kPiece) {
-    const std::string_view bytes = all.substr(first, kPiece);
+  for (std::size_t first = 0; first < all.size() && !stop.stop_requested(); first += kCopyPiece) {
+    const std::string_view bytes = all.substr(first, kCopyPiece);
     const PieceHeader header{.stage = copy.stage,
                              .batches = copy.batches,
                              .first = static_cast<std::int64_t>(first),

@@ -1,4 +1,4 @@
-#include "executor/checkpoint/stage_copies.h"
+#include "executor/copies/stage_copies.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -16,7 +16,7 @@
 #include "core/text/mapped_file.h"
 #include "executor/checkpoint/checkpoint_info.h"
 #include "executor/checkpoint/kept_tensors.h"
-#include "executor/checkpoint/stage_copies.h"
+#include "executor/copies/stage_copies.h"
 
 namespace tandem {
 

@@ -19,7 +19,7 @@
 
 #include "core/memory/memory.h"
 #include "core/program/program.h"
-#include "executor/checkpoint/stage_copies.h"
+#include "executor/copies/stage_copies.h"
 #include "executor/ranks/rank_group.h"
 
 namespace tandem {

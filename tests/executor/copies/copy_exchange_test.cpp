@@ -1,7 +1,7 @@
 // Copies of a run's state on several hosts, each a folder here: a host that has lost its memory is
 // brought what it needs, and no more is lost than what neighbours had not been passed on.
 
-#include "executor/ranks/copy_exchange.h"
+#include "executor/copies/copy_exchange.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 #include "core/base/error.h"
 #include "executor/checkpoint/named_parts.h"
-#include "executor/checkpoint/state_copies.h"
+#include "executor/copies/state_copies.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/run_command.h"

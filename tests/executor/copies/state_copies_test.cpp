@@ -1,7 +1,7 @@
 // Copies of a run's state in memory: runs that fail at any op go on from the newest step that all
 // stages had ended, to the same bits; what is missing or torn is passed over.
 
-#include "executor/checkpoint/state_copies.h"
+#include "executor/copies/state_copies.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "executor/checkpoint/state_copies.h"
+#include "executor/copies/state_copies.h"
 
 #include <algorithm>
 #include <cstring>
