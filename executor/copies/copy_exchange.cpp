@@ -182,6 +182,8 @@ class CopyExchange::Inbox {
     copies.append(bytes);
     if (!header.is_last) return;
     copies.finish(header.batches);
+    // What the run goes on from may be open for as long as it lasts: it is nobody's to write over.
+    if (header.batches <= begins_) copies_.erase(header.stage);
     link.send(MessageKind::copy_taken, Packer().add(header.stage).add(header.batches).take());
     const std::lock_guard lock(shared_->mutex);
     ++shared_->arrived;

@@ -107,14 +107,15 @@ class Exchange : public ::testing::Test {
     fs::create_directory(folder(rank));
   }
 
-  /// A stage a rank. Returns what each failed by.
+  /// A stage a rank, which reads the one before, too. Returns what each failed by.
   std::vector<std::string> run(
       const std::function<void(std::int32_t rank, CopyExchange&)>& act,
       const std::function<std::int64_t(std::int32_t rank)>& checkpoint = [](auto) { return 0; }) {
     StagesOfRanks stages{.written_by = {}, .read_by = {}};
     for (std::int32_t rank = 0; rank < kRanks; ++rank) {
       stages.written_by[static_cast<std::size_t>(rank)] = rank;
-      stages.read_by.push_back({static_cast<std::size_t>(rank)});
+      const auto stage = static_cast<std::size_t>(rank);
+      stages.read_by.push_back({stage, (stage + kRanks - 1) % kRanks});  // of a pipeline beside it
     }
     const std::uint16_t port = testing::free_port();
     std::vector<std::string> errors(kRanks);
@@ -223,6 +224,24 @@ TEST_F(Exchange, BringsAHostThatHasLostItsMemoryWhatItNeeds) {
   });
   lose_memory_of(2);
   EXPECT_GE(newest().front(), 8);
+}
+
+/// What was brought is that of a stage whose copies go on to be passed to the same rank.
+TEST_F(Exchange, LeavesWhatARunGoesOnFromAsItIs) {
+  run([this](std::int32_t rank, CopyExchange& exchange) { train(rank, exchange, 1, 4); });
+  lose_memory_of(1);
+  run([&](std::int32_t rank, CopyExchange& exchange) {
+    const std::int64_t begin = *exchange.newest();
+    const Tensor first = tensors_of(test_.model).front().tensor;  // of stage 0
+    std::unique_ptr<CopiedState> state;
+    if (rank == 1) state = CopiedState::after(begin, folder(rank), {{first, {kNewestWeights}}});
+    train(rank, exchange, begin + 1, begin + 20);
+    if (rank != 1) return;
+    ASSERT_TRUE(state);
+    std::vector<float> values(static_cast<std::size_t>(first.size()));
+    ASSERT_TRUE(state->read(kNewestWeights, first, values));
+    EXPECT_THAT(values, ::testing::Each(static_cast<float>(begin)));
+  });
 }
 
 TEST_F(Exchange, HasNothingWhereAStageAndItsNeighboursCopyAreLost) {
