@@ -222,8 +222,10 @@ class Launch : public CommandLine {
     std::filesystem::permissions(folder() / "ssh", std::filesystem::perms::owner_all);
     write("hosts", "node1 slots=2\nnode2\n");
   }
-  std::string by_ssh() const {
-    return "launch --hosts hosts --ssh ./ssh --rendezvous 127.0.0.1:29999 ";
+  /// Tests run at once: rank 0 of each listens on a port of its own, below those given to anyone.
+  static std::string by_ssh() {
+    return fmt::format("launch --hosts hosts --ssh ./ssh --rendezvous 127.0.0.1:{} ",
+                       20'000 + ::getpid() % 10'000);
   }
 };
 
