@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "core/base/error.h"
 #include "core/base/packing.h"
@@ -71,16 +70,6 @@ void StateCopies::end_stage(std::int64_t batches, std::span<const Tensor> tensor
   of.copies->append({reinterpret_cast<const char*>(&trailer), sizeof(trailer)});
   const StageCopy copy = of.copies->finish(batches);
   if (on_whole_) on_whole_(copy);
-}
-
-std::unique_ptr<CopiedState> CopiedState::newest(const std::string& folder,
-                                                 const std::vector<KeptTensor>& kept) {
-  std::set<std::int64_t> found;
-  for (const StageCopy& copy : copies_in(folder)) found.insert(copy.batches);
-  for (auto batches = found.rbegin(); batches != found.rend(); ++batches) {
-    if (auto state = after(*batches, folder, kept)) return state;
-  }
-  return nullptr;
 }
 
 std::unique_ptr<CopiedState> CopiedState::after(std::int64_t batches, const std::string& folder,

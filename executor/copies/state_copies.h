@@ -62,10 +62,7 @@ class StateCopies final : public StateKeeper<float> {
 /// A state that was copied so. Immutable: may be shared by threads, and stays while its files go.
 class CopiedState final : public TrainingStart<float> {
  public:
-  /// The newest in `folder` that has all of `kept`; null: there is none.
-  static std::unique_ptr<CopiedState> newest(const std::string& folder,
-                                             const std::vector<KeptTensor>& kept);
-  /// That after so many batches; null: it lacks some of `kept`.
+  /// That in `folder` after so many batches; null: it lacks some of `kept`.
   static std::unique_ptr<CopiedState> after(std::int64_t batches, const std::string& folder,
                                             const std::vector<KeptTensor>& kept);
   /// Whether the file is as it was written, as far as its own index tells.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,11 @@ class CopiedRun {
     return kept_tensors(program_, slots_, test_.model, layers_, test_.optimizer.optimizer());
   }
   std::unique_ptr<CopiedState> newest() const {
-    return CopiedState::newest(folder_.path().string(), kept());
+    std::vector<StageCopy> copies = copies_in(folder());
+    for (const StageCopy& copy : std::views::reverse(copies)) {
+      if (auto state = CopiedState::after(copy.batches, folder(), kept())) return state;
+    }
+    return nullptr;
   }
   std::string folder() const { return folder_.path().string(); }
 
