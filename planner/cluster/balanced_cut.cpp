@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "planner/cluster/cluster_plan.h"
+#include "planner/search/alike_ranges.h"
 #include "planner/search/batch_work.h"
 #include "planner/search/partition.h"
 
@@ -18,8 +19,8 @@ namespace {
 /// What stages compute in a batch, by range of layers: worked out once for those that are alike.
 class StageWork {
  public:
-  StageWork(const BatchWork& work, const ClusterLayers& layers)
-      : placement_(work.placement()), work_(work), layers_(layers) {
+  StageWork(const AlikeRanges& ranges, const BatchWork& work, const ClusterLayers& layers)
+      : ranges_(ranges), placement_(work.placement()), work_(work), layers_(layers) {
     for (const StageId stage : all_ids<StageId>(placement_.stages())) {
       replicas_.push_back(placement_.replicas_of(stage));
       const auto like = [&](const std::vector<ReplicaId>& other) {
@@ -35,18 +36,25 @@ class StageWork {
   }
 
   std::int64_t of(LayerRange range, std::size_t stage) {
-    std::vector<std::vector<std::int64_t>>& known = known_[first_like_[stage]];
-    const auto first = static_cast<std::size_t>(range.first),
-               size = static_cast<std::size_t>(range.size());
-    if (known.size() <= first) known.resize(first + 1);
-    if (known[first].size() <= size) known[first].resize(size + 1, kUnknown);
-    std::int64_t& work = known[first][size];
-    if (work == kUnknown) work = worked_out(range, stage);
+    std::int64_t& work = known(range, stage);
+    if (work == kUnknown) {
+      const LayerRange like = ranges_.first_like(range);
+      work = like == range ? worked_out(range, stage) : of(like, stage);
+    }
     return work;
   }
 
  private:
   static constexpr std::int64_t kUnknown = -1;
+
+  std::int64_t& known(LayerRange range, std::size_t stage) {
+    std::vector<std::vector<std::int64_t>>& of_stage = known_[first_like_[stage]];
+    const auto first = static_cast<std::size_t>(range.first),
+               size = static_cast<std::size_t>(range.size());
+    if (of_stage.empty()) of_stage.resize(static_cast<std::size_t>(ranges_.layers()) + 1);
+    if (of_stage[first].size() <= size) of_stage[first].resize(size + 1, kUnknown);
+    return of_stage[first][size];
+  }
 
   std::int64_t worked_out(LayerRange range, std::size_t stage) const {
     Duration most{};
@@ -55,6 +63,7 @@ class StageWork {
     return most.count();
   }
 
+  const AlikeRanges& ranges_;
   const Placement& placement_;
   const BatchWork& work_;
   const ClusterLayers& layers_;
@@ -69,6 +78,7 @@ class StageRoom {
   StageRoom(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
             const AnalyticAssumptions& assumptions)
       : plan_(plan),
+        ranges_(plan.model),
         lowered_(lowered),
         bytes_(analytic_range_bytes(plan, assumptions)),
         usable_(usable_of(layout, assumptions)),
@@ -80,7 +90,7 @@ class StageRoom {
   bool fits(LayerRange range, std::size_t stage, const StageSlots& slots) {
     const ReplicaId replica = id_at<ReplicaId>(stage);
     try {
-      const StageBytes& of = bytes_.of(range, plan_);
+      const StageBytes& of = bytes_.of(ranges_.first_like(range), plan_);
       return (by_framework_ ? framework_total(slots, of, lowered_.fullest()[replica])
                             : stage_total(slots, of)) <=
              usable_[lowered_.schedule().placement.device[replica]];
@@ -95,7 +105,7 @@ class StageRoom {
     StageSlots least;
     for (const SlotKind kind : {SlotKind::weights, SlotKind::gradients, SlotKind::stash})
       least[kind] = 1;
-    const auto layers = static_cast<std::int32_t>(layers_of(plan_.model).size());
+    const std::int32_t layers = ranges_.layers();
     std::int32_t end = 0;
     for (std::size_t stage = 0; stage < lowered_.schedule().placement.stages(); ++stage) {
       const std::int32_t first = end;
@@ -106,6 +116,7 @@ class StageRoom {
 
  private:
   const Plan& plan_;
+  const AlikeRanges ranges_;
   const LoweredSchedule& lowered_;
   RangeBytes bytes_;
   const Table<DeviceId, Bytes> usable_;
@@ -147,7 +158,8 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule&
   const std::vector<std::int32_t> boundaries = boundaries_for(plan, stages, cut);
   const BatchWork ops(lowered.schedule());
   const ClusterLayers layers(plan, layout, assumptions);
-  StageWork work(ops, layers);
+  const AlikeRanges ranges(plan.model);
+  StageWork work(ranges, ops, layers);
   PartitionProblem problem = by_work(work, boundaries.back(), stages);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (lowered.one_stage_a_device()) {
@@ -170,7 +182,8 @@ std::vector<LayerRange> KnownCuts::of(const Plan& plan, const BatchWork& ops,
   const ClusterLayers layers(plan, layout, assumptions);
   const auto worked_out = [&] {
     const std::vector<std::int32_t> boundaries = boundaries_for(plan, stages, cut);
-    StageWork work(ops, layers);
+    const AlikeRanges ranges(plan.model);
+    StageWork work(ranges, ops, layers);
     auto found = partition_at(boundaries, by_work(work, boundaries.back(), stages));
     TANDEM_CHECK(found.has_value(), stages);
     return std::move(*found);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/lower/lower.h"
 #include "core/text/count_text.h"
+#include "planner/search/alike_ranges.h"
 #include "planner/search/candidates.h"
 #include "simulator/cost/analytic_slices.h"
 #include "simulator/cost/iteration_model.h"
@@ -137,19 +137,13 @@ void set_stages(Plan& plan, const LoweredSchedule& lowered, const ClusterLayout&
 Table<ReplicaId, StageBytes> bytes_of_replicas(const Plan& plan, const LoweredSchedule& lowered,
                                                const AnalyticAssumptions& assumptions) {
   Table<ReplicaId, StageBytes> bytes;
-  const std::vector<LayerKind> kinds = layers_of(plan.model);
+  const AlikeRanges ranges(plan.model);
   const std::vector<SequencePart> parts = sequence_parts(plan.request.slices, plan.model);
-  const auto alike = [&kinds](LayerRange a, LayerRange b) {
-    return std::ranges::equal(std::span(kinds).subspan(static_cast<std::size_t>(a.first),
-                                                       static_cast<std::size_t>(a.size())),
-                              std::span(kinds).subspan(static_cast<std::size_t>(b.first),
-                                                       static_cast<std::size_t>(b.size())));
-  };
   const LayerRange* before = nullptr;
   for (const StageId stage : lowered.schedule().placement.stage) {
     const LayerRange& range = plan.stages[index(stage)];
     // Most stages are like the one before.
-    if (before != nullptr && alike(*before, range)) {
+    if (before != nullptr && ranges.alike(*before, range)) {
       bytes.push_back(StageBytes(bytes.rows().back()));
     } else {
       bytes.push_back(analytic_stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer,

@@ -204,11 +204,12 @@ class ClusterSearch {
     }
     std::optional<ClusterCandidate> best;
     // That depends on the order where devices have unequal memory.
-    bool too_large = false, ever_too_large = false;
+    bool too_large = false, ever_too_large = false, slow_in_any_order = false;
     for (const DeviceOrder order : orders(shape)) {
-      if (too_large && equal_memory_) break;
+      if ((too_large && equal_memory_) || slow_in_any_order) break;
       for (const std::int32_t extra : extras_of(shape)) {
         Attempt one = attempt(shape, order, extra);
+        slow_in_any_order = one.slow_in_any_order;
         too_large = one.too_large;
         ever_too_large = ever_too_large || too_large;
         if (too_large) break;  // more in flight needs no less
@@ -269,6 +270,7 @@ class ClusterSearch {
   struct Attempt {
     std::optional<ClusterCandidate> found = {};
     bool too_large = false;
+    bool slow_in_any_order = false;  // too slow, and so in any order of devices
   };
 
   /// Whether a plan as fast might be the best of its schedule, or one of the first.
@@ -291,7 +293,8 @@ class ClusterSearch {
 
   /// What is known of a plan with any schedule of its outline.
   struct Outlined {
-    std::optional<StageCosts> costs;  // empty: it takes too long to be of interest
+    std::optional<StageCosts> costs = {};  // empty: it takes too long to be of interest
+    bool slow_in_any_order = false;        // and so in any order of devices
   };
   /// Gives the plan its stages. Empty: its schedule must be made for that, and it has none.
   std::optional<Outlined> outlined(Plan& plan, const ClusterLayout& on,
@@ -306,10 +309,11 @@ class ClusterSearch {
       return interests(least_period_s(*outline, plan, costs, question_.contention));
     };
     // Cheaper than all of it.
-    if (!may_interest(computation_costs(plan, placement, on, assumptions))) return Outlined{};
+    if (!may_interest(computation_costs(plan, placement, on, assumptions)))
+      return Outlined{.slow_in_any_order = on.alike_groups()};
     StageCosts costs = cluster_costs(plan, placement, on, assumptions);
     if (!may_interest(costs)) return Outlined{};
-    return Outlined{std::move(costs)};
+    return Outlined{.costs = std::move(costs)};
   }
 
   std::shared_ptr<const LoweredSchedule> schedule_of(Plan& plan, const ClusterLayout& on,
@@ -332,7 +336,7 @@ class ClusterSearch {
     try {
       const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
       const auto outlined = this->outlined(plan, on, assumptions, interests);
-      if (outlined && !outlined->costs) return {};
+      if (outlined && !outlined->costs) return {.slow_in_any_order = outlined->slow_in_any_order};
       const auto lowered = schedule_of(plan, on, assumptions, outlined);
       const LoweredSchedule& of = *lowered;
       const bool has_stages = outlined || shape.schedule->orders_by_costs;

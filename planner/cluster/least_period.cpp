@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "core/program/cost.h"
@@ -55,6 +56,8 @@ class LongestWay {
       }
     }
     now_.front() = 0;
+    const std::size_t slices = std::max<std::size_t>(costs.slices.size(), 1);
+    times_.assign(slices * placement_.replicas() * kOpKinds * 2, kUnknown);
   }
 
   Duration run() {
@@ -73,6 +76,7 @@ class LongestWay {
 
   /// What takes longer counts as this, so that no sum overflows.
   static constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 4;
+  static constexpr std::int64_t kUnknown = -1;
 
   static std::size_t microbatches(const Schedule& schedule) {
     std::int32_t most = 0;
@@ -113,11 +117,11 @@ class LongestWay {
     }
     if (makes_output(op.kind)) return wait_for(forwards_, before_[index(op.replica)], op, start);
     if (!makes_input_gradient(op.kind)) return true;
-    return wait_for(forwards_, {op.replica}, op, start) &&
+    return wait_for(forwards_, std::span(&op.replica, 1), op, start) &&
            wait_for(backwards_, behind_[index(op.replica)], op, start);
   }
 
-  bool wait_for(EndTimes& ends, const std::vector<ReplicaId>& sources, const Op& op,
+  bool wait_for(EndTimes& ends, std::span<const ReplicaId> sources, const Op& op,
                 std::int64_t& start) {
     for (const ReplicaId source : sources) {
       const std::int64_t end = ends.at(source, op.microbatch);
@@ -128,9 +132,11 @@ class LongestWay {
     return true;
   }
 
+  std::size_t slice_of(const Op& op) const {
+    return costs_.slices.empty() ? 0 : static_cast<std::size_t>(op.microbatch % schedule_.slices);
+  }
   const StageCosts& costs_of(const Op& op) const {
-    if (costs_.slices.empty()) return costs_;
-    return costs_.slices[static_cast<std::size_t>(op.microbatch % schedule_.slices)];
+    return costs_.slices.empty() ? costs_ : costs_.slices[slice_of(op)];
   }
   std::int64_t transfer(const Op& op, ReplicaId from) const {
     const DeviceId source = placement_.device[from], target = placement_.device[op.replica];
@@ -138,16 +144,26 @@ class LongestWay {
     const Duration time = transfer_time(costs_of(op), placement_.devices, source, target);
     return std::min(time.count(), kLongest);
   }
-  std::int64_t time(const Op& op) const {
+  std::int64_t time(const Op& op) {
+    // Slices that one op covers differ.
+    if (op.span > 1 && !costs_.slices.empty()) return 0;
+    const bool in_unit = op.group != 0;
+    std::int64_t& alone =
+        times_[((slice_of(op) * placement_.replicas() + index(op.replica)) * kOpKinds +
+                index(op.kind)) *
+                   2 +
+               (in_unit ? 1 : 0)];
+    if (alone == kUnknown) alone = alone_time(op, in_unit);
+    const std::int64_t span = traits(op.kind).spans ? op.span : 1;
+    return span == 1 ? alone : std::min(alone, kLongest / span) * span;
+  }
+  std::int64_t alone_time(const Op& op, bool in_unit) const {
     const StageTimes& times =
         (is_compute(op.kind) ? costs_of(op) : costs_).stages[placement_.stage[op.replica]];
     Duration alone = compute_lane_time(op.kind, times);
     // In a unit of several kinds its share of the unit's, which may be less.
-    if (op.group != 0) alone = std::min(alone, overlapped_time(op.kind, times));
-    // Slices that one op covers differ.
-    if (op.span > 1 && !costs_.slices.empty()) return 0;
-    const std::int64_t span = traits(op.kind).spans ? op.span : 1;
-    return std::min(alone.count(), kLongest / span) * span;
+    if (in_unit) alone = std::min(alone, overlapped_time(op.kind, times));
+    return std::min(alone.count(), kLongest);
   }
 
   const Schedule& schedule_;
@@ -158,6 +174,7 @@ class LongestWay {
   EndTimes gradients_;  // of weights: when the last so far of each batch, not microbatch, is made
   std::vector<std::size_t> next_;  // op of each device
   std::vector<std::int64_t> now_;
+  std::vector<std::int64_t> times_;  // of ops, by slice, replica, kind and whether it is in a unit
 };
 
 /// What a device that holds several stages does at least, by an outline; nanoseconds.

@@ -25,11 +25,15 @@ double between(const std::vector<double>& sums, std::size_t first, std::size_t l
 template <class Takes>
 double least_busiest(std::size_t layers, std::size_t stages, double most, Takes takes) {
   const auto fits = [&](double limit) {
-    std::size_t first = 0;
+    std::size_t first = 0, before = 0;
     for (std::size_t stage = 0; stage < stages && first < layers; ++stage) {
-      std::size_t end = first;
-      while (end < layers && takes(first, end + 1) <= limit) ++end;
+      // Most stages are as long as the one before.
+      std::size_t end = std::min(first + before, layers);
+      while (end > first && takes(first, end) > limit) --end;
+      if (end == first + before)
+        while (end < layers && takes(first, end + 1) <= limit) ++end;
       if (end == first) return false;
+      before = end - first;
       first = end;
     }
     return first == layers;

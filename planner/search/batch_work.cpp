@@ -31,6 +31,7 @@ Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
 Duration BatchWork::of(ReplicaId replica, const StageTimes& times) const {
   long double work = 0.0L;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    if (counts_[replica][kind] == 0) continue;
     const auto op = static_cast<OpKind>(kind);
     work += static_cast<long double>(counts_[replica][kind]) *
             static_cast<long double>(compute_lane_time(op, times).count()) /

@@ -97,14 +97,25 @@ class Windows {
   /// for each stage behind it. Ends before the last layer if that is not enough.
   std::vector<std::int32_t> forwards(std::int64_t most, std::int32_t kept = 0) const {
     std::vector<std::int32_t> starts{0};
+    std::int32_t before = 0;
     for (std::int32_t stage = 0; stage < problem_.depth; ++stage) {
       const std::int32_t first = starts.back(),
                          last = problem_.layers - kept * (problem_.depth - 1 - stage);
-      std::int32_t end = first;
-      while (end < last && takes({first, end + 1}, stage, most)) ++end;
-      starts.push_back(end);
+      starts.push_back(first + longest(first, last, stage, most, before));
+      before = starts.back() - first;
     }
     return starts;
+  }
+
+  /// Layers of the longest range from `first` up to `last` at most that the stage takes: most often
+  /// as many as the stage before has, where the search begins.
+  std::int32_t longest(std::int32_t first, std::int32_t last, std::int32_t stage, std::int64_t most,
+                       std::int32_t before) const {
+    std::int32_t end = std::clamp(first + before, first, std::max(first, last));
+    while (end > first && !takes({first, end}, stage, most)) --end;
+    if (end < first + before) return end - first;
+    while (end < last && takes({first, end + 1}, stage, most)) ++end;
+    return end - first;
   }
 
   bool filled(std::int64_t most) const {
@@ -135,29 +146,29 @@ class Windows {
 class SuffixCuts {
  public:
   SuffixCuts(const PartitionProblem& problem, const StartWindows& windows)
-      : problem_(problem), windows_(windows), layers_(static_cast<std::size_t>(problem.layers)) {
-    best_.resize(layers_ + 1);
-    best_[layers_] = Costs{};
-  }
+      : problem_(problem), windows_(windows), best_{Costs{}}, first_(problem.layers) {}
 
   /// Goes from the stages behind `stage` to those from it on.
   void prepend(std::size_t stage) {
-    std::vector<std::int32_t> ends(layers_ + 1, 0);
-    std::vector<std::optional<Costs>> best(layers_ + 1);
-    for (std::int32_t first = windows_.earliest[stage]; first <= windows_.latest[stage]; ++first) {
-      const auto at = static_cast<std::size_t>(first);
-      ends[at] = extend(stage, first, best[at]);
-    }
+    const std::int32_t earliest = windows_.earliest[stage], latest = windows_.latest[stage];
+    const auto starts = static_cast<std::size_t>(std::max(0, latest - earliest + 1));
+    std::vector<std::int32_t> ends(starts, 0);
+    std::vector<std::optional<Costs>> best(starts);
+    for (std::size_t i = 0; i < starts; ++i)
+      ends[i] = extend(stage, earliest + static_cast<std::int32_t>(i), best[i]);
     best_ = std::move(best);
+    first_ = earliest;
     ends_.push_back(std::move(ends));
   }
 
+  /// REQUIRES: all stages are prepended.
   std::optional<std::vector<LayerRange>> stages() const {
-    if (!best_.front()) return std::nullopt;
+    if (best_.empty() || !best_.front()) return std::nullopt;
     std::vector<LayerRange> ranges;
     std::int32_t first = 0;
-    for (auto ends = ends_.rbegin(); ends != ends_.rend(); ++ends) {
-      ranges.push_back({first, (*ends)[static_cast<std::size_t>(first)]});
+    for (std::size_t stage = 0; stage < ends_.size(); ++stage) {
+      const std::vector<std::int32_t>& ends = ends_[ends_.size() - 1 - stage];
+      ranges.push_back({first, ends[static_cast<std::size_t>(first - windows_.earliest[stage])]});
       first = ranges.back().last;
     }
     return ranges;
@@ -167,11 +178,11 @@ class SuffixCuts {
   /// The best end of a stage that starts at `first`.
   std::int32_t extend(std::size_t stage, std::int32_t first, std::optional<Costs>& best) {
     std::int32_t best_end = 0;
-    for (std::int32_t end = std::max(first + 1, windows_.earliest[stage + 1]);
-         end <= windows_.latest[stage + 1]; ++end) {
+    for (std::int32_t end = std::max(first + 1, first_);
+         end < first_ + static_cast<std::int32_t>(best_.size()); ++end) {
       const LayerRange range{first, end};
       if (problem_.fits && !problem_.fits(range, stage)) break;
-      const std::optional<Costs>& rest = best_[static_cast<std::size_t>(end)];
+      const std::optional<Costs>& rest = best_[static_cast<std::size_t>(end - first_)];
       if (!rest) continue;
       const std::int64_t cost = problem_.cost(range, stage);
       TANDEM_CHECK(cost >= 0, cost, first, end);
@@ -187,10 +198,9 @@ class SuffixCuts {
 
   const PartitionProblem& problem_;
   const StartWindows& windows_;
-  const std::size_t layers_;
-  std::vector<std::optional<Costs>> best_;  // by first layer
-  std::vector<std::vector<std::int32_t>>
-      ends_;  // of the stage's range, by first layer; last stage first
+  std::vector<std::optional<Costs>> best_;       // by where the stages behind start
+  std::int32_t first_ = 0;                       // start of the first of these
+  std::vector<std::vector<std::int32_t>> ends_;  // of a stage's range, by start; last stage first
   Costs merged_;
 };
 

@@ -117,6 +117,7 @@ LayerTimes layers_alone(const Plan& plan, const ClusterLayout& layout,
 }
 
 const LayerTimes& ClusterLayers::slowest(DeviceId device, LayerRange range) const {
+  if (of_device_[device].size() == 1) return kinds_[of_device_[device].front()];
   return kinds_[*std::ranges::max_element(of_device_[device], {}, [&](std::size_t kind) {
     return forward_and_backward(kinds_[kind].of(range));
   })];
@@ -134,6 +135,7 @@ class Pricing {
         assumptions_(assumptions),
         constants_(constants_of(assumptions, layout.first_device())),
         part_(part),
+        once_each_(placement.stages() == placement.replicas()),
         layers_(plan, layout, assumptions, part) {}
 
   StageCosts costs() {
@@ -187,12 +189,11 @@ class Pricing {
 
   /// On the slowest of the devices that hold it.
   const LayerTimes& slowest_layers(StageId stage, LayerRange range) const {
-    const bool once_each = placement_.stages() == placement_.replicas();
-    const std::vector<ReplicaId> replicas =
-        once_each ? std::vector{id_at<ReplicaId>(index(stage))} : placement_.replicas_of(stage);
     const auto slowest = [&](ReplicaId replica) -> const LayerTimes& {
       return layers_.slowest(placement_.device[replica], range);
     };
+    if (once_each_) return slowest(id_at<ReplicaId>(index(stage)));
+    const std::vector<ReplicaId> replicas = placement_.replicas_of(stage);
     return slowest(*std::ranges::max_element(replicas, {}, [&](ReplicaId replica) {
       return forward_and_backward(slowest(replica).of(range));
     }));
@@ -282,6 +283,7 @@ class Pricing {
   const AnalyticAssumptions& assumptions_;
   const Calibration constants_;  // of all links and sums
   const SequencePart part_;
+  const bool once_each_;  // a replica of each stage
   const ClusterLayers layers_;
   std::vector<StageBytes> bytes_;
   StageCosts costs_;

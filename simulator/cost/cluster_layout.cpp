@@ -1,9 +1,9 @@
 #include "simulator/cost/cluster_layout.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <set>
-#include <unordered_map>
 
 #include "core/base/check.h"
 #include "simulator/cost/analytic.h"
@@ -15,19 +15,43 @@ namespace {
 constexpr std::size_t kMostRingPairs = 32;  // NCCL has at most 64 channels
 
 /// How much of the traffic crosses each link, in shares of one device's or group's.
-using Load = std::unordered_map<LinkId, double>;
+class Load {
+ public:
+  explicit Load(const Cluster& cluster) : cluster_(cluster) {
+    if (loads().size() < cluster.links().size()) loads().resize(cluster.links().size());
+  }
+  ~Load() {
+    for (const LinkId link : loaded_) loads()[index(link)] = 0.0;
+  }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
 
-void add_load(Load& load, const Route& route, double share) {
-  for (const LinkId link : route.links) load[link] += share;
-}
+  void add(const Route& route, double share) {
+    for (const LinkId link : route.links) {
+      double& load = loads()[index(link)];
+      if (load == 0.0) loaded_.push_back(link);
+      load += share;
+    }
+  }
 
-/// Bytes a second that each of those who share the links gets.
-double shared_rate(const Cluster& cluster, const Route& route, const Load& load) {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const LinkId link : route.links)
-    rate = std::min(rate, cluster.links()[link].bytes_per_s / load.at(link));
-  return rate;
-}
+  /// Bytes a second that each of those who share the links gets.
+  double shared_rate(const Route& route) const {
+    double rate = std::numeric_limits<double>::infinity();
+    for (const LinkId link : route.links)
+      rate = std::min(rate, cluster_.links()[link].bytes_per_s / loads()[index(link)]);
+    return rate;
+  }
+
+ private:
+  /// Of all links of a cluster, which may be many more than are loaded: zero between uses.
+  static std::vector<double>& loads() {
+    thread_local std::vector<double> loads;
+    return loads;
+  }
+
+  const Cluster& cluster_;
+  std::vector<LinkId> loaded_;
+};
 
 bool crosses_nodes(const Cluster& cluster, const Route& route) {
   return std::ranges::any_of(route.links,
@@ -92,6 +116,15 @@ DeviceId ClusterLayout::at(DeviceId device, std::size_t replica, std::size_t mem
   return id_at<DeviceId>(group * tensor_ + member);
 }
 
+bool ClusterLayout::alike_groups() const {
+  const std::vector<const DeviceSpec*>& first = kinds_[DeviceId{}];
+  if (first.size() > 1 ||
+      !std::ranges::all_of(kinds_.rows(), [&](const auto& kinds) { return kinds == first; }))
+    return false;
+  return tensor_ == 1 ||
+         std::ranges::adjacent_find(tensor_sums(), std::not_equal_to<>()) == tensor_sums().end();
+}
+
 Bytes ClusterLayout::memory(DeviceId device) const {
   Bytes least = std::numeric_limits<Bytes>::max();
   for (std::size_t replica = 0; replica < width_; ++replica) {
@@ -101,8 +134,9 @@ Bytes ClusterLayout::memory(DeviceId device) const {
   return least;
 }
 
-std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const {
-  std::vector<Route> routes;
+ClusterLayout::Routes ClusterLayout::routes(DeviceId source, DeviceId target) const {
+  Routes routes;
+  routes.reserve(width_ * tensor_);
   for (std::size_t replica = 0; replica < width_; ++replica) {
     for (std::size_t member = 0; member < tensor_; ++member)
       routes.push_back(way(at(source, replica, member), at(target, replica, member)));
@@ -110,16 +144,17 @@ std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const
   return routes;
 }
 
-std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>& group) const {
+std::vector<ClusterLayout::Routes> ClusterLayout::rings(const std::vector<DeviceId>& group) const {
   if (group.size() < 2) return {};
   const auto nodes = by_node(cluster(), group);
   const std::size_t members = nodes.front().size();
   const bool alike =
       std::ranges::all_of(nodes, [&](const auto& node) { return node.size() == members; });
   const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
-  std::vector<std::vector<Route>> rings;
+  std::vector<Routes> rings;
   const auto ring_of = [this](const std::vector<DeviceId>& order) {
-    std::vector<Route> ring;
+    Routes ring;
+    ring.reserve(order.size());
     for (std::size_t i = 0; i < order.size(); ++i)
       ring.push_back(way(order[i], order[(i + 1) % order.size()]));
     return ring;
@@ -150,14 +185,12 @@ const std::vector<ClusterLayout::Share>& ClusterLayout::shares(DeviceId source,
                                                                DeviceId target) const {
   const auto [place, unknown] = transfers_.try_emplace({source, target});
   if (!unknown) return place->second;
-  const std::vector<Route> all = routes(source, target);
-  Load load;
-  for (const Route& route : all) add_load(load, route, 1.0);
+  const Routes all = routes(source, target);
+  Load load(cluster());
+  for (const Route* route : all) load.add(*route, 1.0);
   std::set<Share> distinct;
-  for (const Route& route : all) {
-    distinct.insert(
-        {shared_rate(cluster(), route, load), route.latency, crosses_nodes(cluster(), route)});
-  }
+  for (const Route* route : all)
+    distinct.insert({load.shared_rate(*route), route->latency, crosses_nodes(cluster(), *route)});
   place->second.assign(distinct.begin(), distinct.end());
   return place->second;
 }
@@ -235,25 +268,26 @@ const std::vector<ClusterLayout::SumWays>& ClusterLayout::device_sums() const {
 
 std::vector<ClusterLayout::SumWays> ClusterLayout::sum_ways(const Groups& groups) const {
   // Stages of one group take turns.
-  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
-  Load load;
+  std::map<std::vector<DeviceId>, std::vector<Routes>> known;
+  Load load(cluster());
   for (const std::vector<DeviceId>& group : groups) {
     const auto [ring, first] = known.try_emplace(group);
     if (!first) continue;
     ring->second = rings(group);
-    for (const std::vector<Route>& routes : ring->second) {
-      for (const Route& route : routes)
-        add_load(load, route, 1.0 / static_cast<double>(ring->second.size()));
+    for (const Routes& routes : ring->second) {
+      for (const Route* route : routes)
+        load.add(*route, 1.0 / static_cast<double>(ring->second.size()));
     }
   }
   std::vector<SumWays> all;
   for (const std::vector<DeviceId>& group : groups) {
     SumWays ways{.group = group_of(cluster(), group), .ways = {}};
-    for (const std::vector<Route>& ring : known.at(group)) {
-      for (const Route& route : ring) {
-        CollectiveWay& way = crosses_nodes(cluster(), route) ? ways.ways.between : ways.ways.within;
-        way.bytes_per_s = std::min(way.bytes_per_s, shared_rate(cluster(), route, load));
-        way.latency_s = std::max(way.latency_s, to_seconds(route.latency));
+    for (const Routes& ring : known.at(group)) {
+      for (const Route* route : ring) {
+        CollectiveWay& way =
+            crosses_nodes(cluster(), *route) ? ways.ways.between : ways.ways.within;
+        way.bytes_per_s = std::min(way.bytes_per_s, load.shared_rate(*route));
+        way.latency_s = std::max(way.latency_s, to_seconds(route->latency));
       }
     }
     all.push_back(ways);

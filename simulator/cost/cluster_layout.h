@@ -56,15 +56,21 @@ class ClusterLayout {
   /// Those of the devices that stand for one of the plan, each once.
   const std::vector<const DeviceSpec*>& kinds(DeviceId device) const { return kinds_[device]; }
 
+  /// Whether any group of devices computes, and sums, as any other: then computation takes as long
+  /// in any order.
+  bool alike_groups() const;
+
   /// The least memory of the devices that stand for one of the plan.
   Bytes memory(DeviceId device) const;
 
+  /// Of the cluster's ways, each kept there.
+  using Routes = std::vector<const Route*>;
   /// The ways from one device to another of all pipelines, and of all members of groups.
-  std::vector<Route> routes(DeviceId source, DeviceId target) const;
+  Routes routes(DeviceId source, DeviceId target) const;
   /// Rings around a group of the cluster's devices, ascending, which share its bytes equally: one
   /// each way; of several nodes with as many members each as many such pairs, up to 32, so that
   /// each member once leads out of its node. None for a single device.
-  std::vector<std::vector<Route>> rings(const std::vector<DeviceId>& group) const;
+  std::vector<Routes> rings(const std::vector<DeviceId>& group) const;
   /// The cluster's devices that hold a stage, or a member's share of it, ascending.
   std::vector<DeviceId> holders(const Placement& placement, StageId stage,
                                 std::size_t member) const;
@@ -103,7 +109,7 @@ class ClusterLayout {
     bool between_nodes = false;
     friend auto operator<=>(const Share&, const Share&) = default;
   };
-  const Route& way(DeviceId from, DeviceId to) const { return ways_->between(from, to); }
+  const Route* way(DeviceId from, DeviceId to) const { return &ways_->between(from, to); }
   /// Of those who stand for a device of the plan in all pipelines, for each member of a group.
   const std::vector<SumWays>& device_sums() const;
   /// Of all pipelines and members of groups, without repeats.

@@ -49,9 +49,9 @@ class Flows {
 
   Network::Flow transfer(const CostKey& key, Bytes bytes) const {
     Network::Flow flow{.bytes = bytes / static_cast<Bytes>(layout_.tensor())};
-    for (const Route& route : layout_.routes(key.source, key.target)) {
-      add(flow, route);
-      flow.latency = std::max(flow.latency, route.latency);
+    for (const Route* route : layout_.routes(key.source, key.target)) {
+      add(flow, *route);
+      flow.latency = std::max(flow.latency, route->latency);
     }
     return flow;
   }
@@ -69,10 +69,10 @@ class Flows {
       const std::int64_t steps = ways * (devices - 1);
       flow.bytes = bytes_of_stage(key)[SlotKind::gradients] / devices * steps /
                    static_cast<std::int64_t>(rings.size());
-      for (const std::vector<Route>& ring : rings) {
-        for (const Route& route : ring) {
-          add(flow, route);
-          flow.latency = std::max(flow.latency, steps * route.latency);
+      for (const ClusterLayout::Routes& ring : rings) {
+        for (const Route* route : ring) {
+          add(flow, *route);
+          flow.latency = std::max(flow.latency, steps * route->latency);
         }
       }
     }
