@@ -291,77 +291,81 @@ class ClusterSearch {
             question_.contention};
   }
 
-  /// What is known of a plan with any schedule of its outline.
-  struct Outlined {
-    std::optional<StageCosts> costs = {};  // empty: it takes too long to be of interest
-    bool slow_in_any_order = false;        // and so in any order of devices
-  };
-  /// Gives the plan its stages. Empty: its schedule must be made for that, and it has none.
-  std::optional<Outlined> outlined(Plan& plan, const ClusterLayout& on,
-                                   const AnalyticAssumptions& assumptions,
-                                   const std::function<bool(double)>& interests) {
+  /// Of the plan's schedule, which has stages by it. Empty: its schedule must be made for that, and
+  /// it has none.
+  std::optional<ScheduleOutline> outlined(Plan& plan, const ClusterLayout& on,
+                                          const AnalyticAssumptions& assumptions) {
     if (cut_ != StageCut::balanced && cut_ != StageCut::blocks) return std::nullopt;
-    const auto outline = outlines_.of(find_schedule(plan.schedule), plan.request);
-    if (!outline) return std::nullopt;
-    cut_outline(plan, *outline, on, assumptions, cut_, cuts_);
-    const Placement& placement = outline->placement();
-    const auto may_interest = [&](const StageCosts& costs) {
-      return interests(least_period_s(*outline, plan, costs, question_.contention));
-    };
-    // Cheaper than all of it.
-    if (!may_interest(computation_costs(plan, placement, on, assumptions)))
-      return Outlined{.slow_in_any_order = on.alike_groups()};
-    StageCosts costs = cluster_costs(plan, placement, on, assumptions);
-    if (!may_interest(costs)) return Outlined{};
-    return Outlined{.costs = std::move(costs)};
+    auto outline = outlines_.of(find_schedule(plan.schedule), plan.request);
+    if (outline) cut_outline(plan, *outline, on, assumptions, cut_, cuts_);
+    return outline;
   }
 
+  /// `costs`: the plan's, if it has stages.
   std::shared_ptr<const LoweredSchedule> schedule_of(Plan& plan, const ClusterLayout& on,
                                                      const AnalyticAssumptions& assumptions,
-                                                     const std::optional<Outlined>& outlined) {
+                                                     const std::optional<StageCosts>& costs) {
     if (!find_schedule(plan.schedule).orders_by_costs) return memo_.schedules().of(plan);
     return std::make_shared<const LoweredSchedule>(
-        outlined ? schedule_by_costs(plan, *outlined->costs)
-                 : schedule_on_cluster(plan, on, assumptions, cut_));
+        costs ? schedule_by_costs(plan, *costs) : schedule_on_cluster(plan, on, assumptions, cut_));
   }
 
   Attempt attempt(const ClusterShape& shape, DeviceOrder order, std::int32_t extra) {
-    ScheduleOutcome& outcome = outcomes_[shape.schedule];
     Plan plan = plan_of(question_, shape);
     plan.request.extra_in_flight = extra;
-    const AnalyticAssumptions assumptions = assumptions_of(question_, shape.frame);
     const ClusterFrame& frame = shape.frame;
     const ClusterLayout& on =
         *memo_.layout(frame.width, frame.depth, order, static_cast<std::size_t>(frame.tensor));
     try {
-      const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
-      const auto outlined = this->outlined(plan, on, assumptions, interests);
-      if (outlined && !outlined->costs) return {.slow_in_any_order = outlined->slow_in_any_order};
-      const auto lowered = schedule_of(plan, on, assumptions, outlined);
-      const LoweredSchedule& of = *lowered;
-      const bool has_stages = outlined || shape.schedule->orders_by_costs;
-      std::optional<FoundPeriod> period;
-      const auto wanted = [&](const Plan& cut, const StageCosts& costs) {
-        period = period_of_interest(asked_of(of, cut, on, assumptions, costs), interests);
-        answer_.simulated += period->simulated ? 1 : 0;
-        outcome.simulated += period->simulated ? 1 : 0;
-        return interests(period->seconds);
-      };
-      auto prices =
-          prices_if_it_fits(plan, of, on, assumptions, has_stages ? StageCut::given : cut_, wanted);
-      if (prices && question_.contention) {  // dearer than to count memory
-        period = contended_period(asked_of(of, prices->plan, on, assumptions, prices->costs));
-        ++answer_.contended;
-      }
-      if (prices) return {candidate(shape, std::move(*prices), *period, order)};
-      const bool too_slow = period && !interests(period->seconds);
-      outcome.too_large += too_slow ? 0 : 1;
-      return {.found = std::nullopt, .too_large = !too_slow};
+      return attempt(shape, std::move(plan), on, order);
     } catch (const InputError& error) {
       answer_.rejected.push_back({RejectCause::schedule, describe(shape), error.what()});
-      ++outcome.refused;
+      ++outcomes_[shape.schedule].refused;
       return {};
     }
+  }
+
+  Attempt attempt(const ClusterShape& shape, Plan plan, const ClusterLayout& on,
+                  DeviceOrder order) {
+    ScheduleOutcome& outcome = outcomes_[shape.schedule];
+    const AnalyticAssumptions assumptions = assumptions_of(question_, shape.frame);
+    const auto interests = [&](double s) { return this->interests(shape.frame, s, outcome); };
+    const auto outline = outlined(plan, on, assumptions);
+    const auto least_s = [&](const Plan& cut, const StageCosts& costs) {
+      return outline ? least_period_s(*outline, cut, costs, question_.contention) : 0.0;
+    };
+    std::optional<StageCosts> costs;
+    if (outline) {
+      // Cheaper than all of it.
+      const Placement& placement = outline->placement();
+      if (!interests(least_s(plan, computation_costs(plan, placement, on, assumptions))))
+        return {.slow_in_any_order = on.alike_groups()};
+      if (shape.schedule->orders_by_costs) {
+        costs = cluster_costs(plan, placement, on, assumptions);
+        if (!interests(least_s(plan, *costs))) return {};
+      }
+    }
+    const auto lowered = schedule_of(plan, on, assumptions, costs);
+    const bool has_stages = outline || shape.schedule->orders_by_costs;
+    std::optional<FoundPeriod> period;
+    const auto wanted = [&](const Plan& cut, const StageCosts& of) {
+      period = FoundPeriod{.seconds = least_s(cut, of)};
+      if (interests(period->seconds))
+        period = period_of_interest(asked_of(*lowered, cut, on, assumptions, of), interests);
+      answer_.simulated += period->simulated ? 1 : 0;
+      outcome.simulated += period->simulated ? 1 : 0;
+      return interests(period->seconds);
+    };
+    auto prices = prices_if_it_fits(plan, *lowered, on, assumptions,
+                                    has_stages ? StageCut::given : cut_, wanted);
+    if (prices && question_.contention) {  // dearer than to count memory
+      period = contended_period(asked_of(*lowered, prices->plan, on, assumptions, prices->costs));
+      ++answer_.contended;
+    }
+    if (prices) return {candidate(shape, std::move(*prices), *period, order)};
+    const bool too_slow = period && !interests(period->seconds);
+    outcome.too_large += too_slow ? 0 : 1;
+    return {.found = std::nullopt, .too_large = !too_slow};
   }
 
   ClusterCandidate candidate(const ClusterShape& shape, ClusterPrices made,

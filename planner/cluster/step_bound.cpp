@@ -20,30 +20,45 @@ double between(const std::vector<double>& sums, std::size_t first, std::size_t l
   return sums[last] - sums[first];
 }
 
-/// The least X for which layers can be cut into `stages` that each take at most X: by
-/// bisection, stages filled from the front. `takes` grows with a range and with what is before it.
+/// Stages that are each as long as a limit allows, from the front; no further than they get.
+struct FilledStages {
+  bool all = false;      // layers are in one
+  double busiest = 0.0;  // of them
+  double next = 0.0;     // the least of one that goes a layer further
+};
 template <class Takes>
-double least_busiest(std::size_t layers, std::size_t stages, double most, Takes takes) {
-  const auto fits = [&](double limit) {
-    std::size_t first = 0, before = 0;
-    for (std::size_t stage = 0; stage < stages && first < layers; ++stage) {
-      // Most stages are as long as the one before.
-      std::size_t end = std::min(first + before, layers);
-      while (end > first && takes(first, end) > limit) --end;
-      if (end == first + before)
-        while (end < layers && takes(first, end + 1) <= limit) ++end;
-      if (end == first) return false;
-      before = end - first;
-      first = end;
-    }
-    return first == layers;
-  };
-  double low = 0.0, high = most;
-  while (high - low > 1e-7 * high) {
-    const double middle = (low + high) / 2;
-    (fits(middle) ? high : low) = middle;
+FilledStages fill(std::size_t layers, std::size_t stages, double limit, Takes takes) {
+  FilledStages filled{.next = std::numeric_limits<double>::infinity()};
+  std::size_t first = 0, before = 0;
+  for (std::size_t stage = 0; stage < stages && first < layers; ++stage) {
+    // Most stages are as long as the one before.
+    std::size_t end = std::min(first + before, layers);
+    while (end > first && takes(first, end) > limit) --end;
+    if (end == first + before)
+      while (end < layers && takes(first, end + 1) <= limit) ++end;
+    if (end > first) filled.busiest = std::max(filled.busiest, takes(first, end));
+    if (end < layers) filled.next = std::min(filled.next, takes(first, end + 1));
+    if (end == first) return filled;
+    before = end - first;
+    first = end;
   }
-  return low;
+  filled.all = first == layers;
+  return filled;
+}
+
+/// The least X for which layers can be cut into `stages` that each take at most X, but for
+/// rounding: by bisection from one of what stages can take to another. `takes` grows with a range
+/// and with what is before it.
+template <class Takes>
+double least_busiest(std::size_t layers, std::size_t stages, Takes takes) {
+  double low = 0.0, high = takes(0, layers);
+  while (high - low > 1e-9 * high) {
+    const double middle = low + (high - low) / 2;
+    const FilledStages filled = fill(layers, stages, middle, takes);
+    // With less than `next` all stages end where they do.
+    (filled.all ? high : low) = filled.all ? filled.busiest : filled.next;
+  }
+  return std::min(low, high);
 }
 
 /// The most `what` of layers in a row whose `limited` is at most `limit`.
@@ -177,9 +192,8 @@ double StepBound::busiest(const ClusterFrame& frame, std::size_t stages, bool ha
   if (!unknown) return place->second;
   const Work& done = work(frame);
   const Sums& all = halves ? done.halves : done.whole;
-  return place->second = least_busiest(
-             all.size() - 1, stages, (frame.microbatches + 1.0) * all.back() + done.updates.back(),
-             [&](std::size_t first, std::size_t last) {
+  return place->second =
+             least_busiest(all.size() - 1, stages, [&](std::size_t first, std::size_t last) {
                return frame.microbatches * between(all, first, last) +
                       between(done.updates, first, last) / static_cast<double>(shards(frame));
              });
@@ -189,13 +203,11 @@ double StepBound::one_stage_a_device(const ClusterFrame& frame, const ScheduleSk
   const double computes = busiest(frame, frame.depth, of.halves);
   if (!of.flushes || !of.whole || frame.slices > 1) return computes;
   const Work& done = work(frame);
-  return std::max(computes, least_busiest(done.whole.size() - 1, frame.depth,
-                                          (frame.microbatches + 1.0) * done.whole.back(),
-                                          [&](std::size_t first, std::size_t last) {
-                                            return frame.microbatches *
-                                                       between(done.whole, first, last) +
-                                                   done.whole[first];
-                                          }));
+  return std::max(
+      computes,
+      least_busiest(done.whole.size() - 1, frame.depth, [&](std::size_t first, std::size_t last) {
+        return frame.microbatches * between(done.whole, first, last) + done.whole[first];
+      }));
 }
 
 double StepBound::waiting(const ClusterFrame& frame, const ScheduleSketch& of, std::size_t stages,
