@@ -18,7 +18,7 @@ namespace tandem {
 /// last are kept, up to `most_ops` together, each op some 100 bytes. To be used by one thread.
 class KnownSchedules {
  public:
-  explicit KnownSchedules(std::size_t most_ops = 1 << 20) : most_ops_(most_ops) {}
+  explicit KnownSchedules(std::size_t most_ops = 5 << 16) : most_ops_(most_ops) {}
 
   /// What make_schedule() makes of the plan, and throws. Never one that is ordered by the plan's
   /// costs, or searched for: those are made anew.
