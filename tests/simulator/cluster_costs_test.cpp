@@ -83,6 +83,32 @@ TEST(ClusterLayout, ReplicasShareTheLinksTheyCross) {
       seconds(5) + microseconds(6));
 }
 
+TEST(ClusterLayout, GroupsAreAlikeWhereDevicesAreOfOneKindAndSumAtOnePace) {
+  ClusterSpec spec = two_nodes();
+  const auto alike = [&](std::size_t depth, std::size_t tensor) {
+    const Cluster cluster(spec);
+    return ClusterLayout(cluster, 1, depth, DeviceOrder::replicas_first, tensor).alike_groups();
+  };
+  EXPECT_TRUE(alike(4, 1));
+  EXPECT_TRUE(alike(2, 2));
+  for (GroupSpec& group : spec.groups) {
+    if (group.members.front().device) group.members.front().count = 3;
+  }
+  EXPECT_TRUE(alike(6, 1));
+  EXPECT_FALSE(alike(3, 2)) << "the second group of two is on both nodes";
+  spec = two_nodes();
+  spec.devices.push_back(spec.devices.front());
+  spec.groups.push_back(spec.groups.front());
+  spec.groups.back().members.front().device = 1;
+  spec.groups[1].members.front().count = 1;
+  EXPECT_TRUE(alike(2, 1));
+  spec.groups[1].members.push_back({.name = "other", .group = 2});
+  spec.groups[1].joints.push_back(
+      {{.member = 2}, {.member = 1}, {.name = "outer", .bytes_per_s = 10, .latency = {}}});
+  EXPECT_TRUE(alike(2, 1));
+  EXPECT_FALSE(alike(4, 1)) << "a node has devices of another kind";
+}
+
 TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
   const Cluster cluster(two_nodes());
   const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
