@@ -95,8 +95,10 @@ void resolve_slices(Plan& plan, const ClusterLayout& layout,
   if (slices == Slicing{}) return;
   if (slices.kind == Slicing::Kind::by_time) {
     const auto stages = static_cast<std::int64_t>(stage_count(plan));
-    slices = fastest_slicing(plan.model, assumptions.tensor, stages, plan.request.microbatches,
-                             analytic_slice_time(plan, layout, assumptions, stages));
+    const SliceTime time = analytic_slice_time(plan, layout, assumptions, stages);
+    slices = Slicing::of_lengths(
+        fastest_slices_of(plan.model, assumptions.tensor, stages, plan.request.microbatches, time)
+            .lengths);
   } else if (slices.kind == Slicing::Kind::by_work) {
     slices = Slicing::of_lengths(slice_lengths(slices, plan.model, assumptions.tensor));
   }

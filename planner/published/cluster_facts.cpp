@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "simulator/cost/analytic_slices.h"
 #include "simulator/cost/cluster_costs.h"
 #include "simulator/cost/transformer_share.h"
 
@@ -238,6 +239,26 @@ PiperQuestion ClusterFacts::piper(std::int32_t microbatch_size) const {
   else if (a_node_ > 1)
     asked.bytes_per_s = rate(DeviceId{}, id_at<DeviceId>(1));
   return asked;
+}
+
+TeraPipeQuestion ClusterFacts::terapipe() const {
+  if (assumptions_.measured)
+    throw InputError("the profile times whole sequences: TeraPipe's planner asks for their parts");
+  return {.global_batch = question_.global_batch,
+          .devices = devices_,
+          .blocks = question_.base.plan.model.blocks,
+          .tensors = tensors(),
+          .microbatch_sizes = microbatch_sizes(),
+          .slices = [this](const TeraPipePlan& of) {
+            const AnalyticAssumptions assumptions =
+                assumptions_of(question_, {.tensor = of.tensor});
+            const Plan plan = this->plan(of.microbatch_size);
+            const ClusterLayout layout(
+                ways_, static_cast<std::size_t>(of.width), static_cast<std::size_t>(of.depth),
+                DeviceOrder::replicas_first, static_cast<std::size_t>(of.tensor));
+            return fastest_slices_of(plan.model, of.tensor, of.depth, of.microbatches,
+                                     analytic_slice_time(plan, layout, assumptions, of.depth));
+          }};
 }
 
 }  // namespace tandem

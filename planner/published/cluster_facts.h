@@ -10,6 +10,7 @@
 #include "planner/cluster/cluster_space.h"
 #include "planner/published/pipedream.h"
 #include "planner/published/piper.h"
+#include "planner/published/terapipe.h"
 #include "planner/published/two_bw.h"
 #include "simulator/cost/cluster_layout.h"
 
@@ -37,6 +38,8 @@ class ClusterFacts {
   PiperQuestion piper(std::int32_t microbatch_size) const;
   /// Where each of its layers begins, and the model ends.
   std::vector<std::int32_t> piper_layers() const;
+  /// Throws InputError where sequences can't be sliced, or were measured whole.
+  TeraPipeQuestion terapipe() const;
 
  private:
   /// Degrees that the model can be shared by, within a node.

@@ -16,6 +16,7 @@
 #include "planner/published/cluster_facts.h"
 #include "planner/published/pipedream.h"
 #include "planner/published/piper.h"
+#include "planner/published/terapipe.h"
 #include "planner/published/two_bw.h"
 
 namespace tandem {
@@ -34,6 +35,7 @@ struct FormRequest {
   StageCut cut = StageCut::balanced;
   std::vector<LayerRange> stages = {};
   std::vector<std::uint16_t> replicas = {};
+  Slicing slices = {};
   std::int64_t global_batch = 0;  // 0: the question's
   bool untied = false;
 };
@@ -50,6 +52,7 @@ ClusterCandidate simulated(const ClusterQuestion& question, const FormRequest& f
   request.plan = plan_of(question, shape);
   request.plan.stages = form.stages;
   request.plan.request.replicas = form.replicas;
+  request.plan.request.slices = form.slices;
   request.assumptions = assumptions_of(question, shape.frame);
   request.cut = form.cut;
   request.depth = form.depth;
@@ -66,6 +69,13 @@ bool better_form(const SimulatedForm& a, const SimulatedForm& b) {
     return std::pair(form.fits() ? 0 : -form.made.least_room, form.step_s);
   };
   return rank(a) < rank(b);
+}
+
+/// Of two plans the one whose best form is better.
+void keep_better(std::optional<PublishedPlan>& best, PublishedPlan plan) {
+  const bool is_better = plan.best() != nullptr && (!best || best->best() == nullptr ||
+                                                    better_form(*plan.best(), *best->best()));
+  if (!best || is_better) best = std::move(plan);
 }
 
 /// Simulates a form; where it does not fit, with whole stages made again.
@@ -318,15 +328,59 @@ std::optional<PublishedPlan> piper_on_cluster(const ClusterQuestion& question) {
   std::optional<PublishedPlan> best;
   for (const std::int32_t size : facts.microbatch_sizes()) {
     auto plan = piper_of_size(question, facts, size);
-    if (!plan) continue;
-    const bool is_better = plan->best() != nullptr && (!best || best->best() == nullptr ||
-                                                       better_form(*plan->best(), *best->best()));
-    if (!best || is_better) best = std::move(plan);
+    if (plan) keep_better(best, std::move(*plan));
   }
   return best;
 }
 
-constexpr std::array<PublishedPlanner, 3> kPublishedPlanners{{
+PublishedPlan terapipe_form(const ClusterQuestion& question, const TeraPipePlan& found) {
+  const auto count = std::ssize(found.slices.lengths);
+  const double step_s = to_seconds(found.slices.value);
+  PublishedPlan plan{
+      .layout = fmt::format("tensor {} x depth {} x width {}, microbatches {} x {}, {}",
+                            found.tensor, found.depth, found.width, found.microbatch_size,
+                            found.microbatches, counted(count, "slice")),
+      .promised_s = step_s,
+      .promise = fmt::format("{:.4g} ms a microbatch; sums and updates are not counted",
+                             1e3 * step_s / static_cast<double>(found.microbatches)),
+      .forms = {},
+      .not_simulated = {}};
+  add_form(question,
+           {.what = "its plan",
+            .schedule = count > 1 ? "terapipe" : "gpipe",
+            .depth = static_cast<std::uint16_t>(found.depth),
+            .width = static_cast<std::uint16_t>(found.width),
+            .microbatch_size = found.microbatch_size,
+            .tensor = found.tensor,
+            .cut = StageCut::even,
+            .slices = count > 1 ? Slicing::of_lengths(found.slices.lengths) : Slicing{}},
+           plan);
+  return plan;
+}
+
+/// Of a layout, the first of the sizes of a microbatch that fits; of layouts, which TeraPipe is
+/// told, the one whose plan turns out best.
+std::optional<PublishedPlan> terapipe_on_cluster(const ClusterQuestion& question) {
+  const ClusterFacts facts(question);
+  std::optional<PublishedPlan> best;
+  const std::vector<TeraPipeLayout> layouts = plan_terapipe(facts.terapipe());
+  if (layouts.empty()) {
+    throw InputError(fmt::format(
+        "TeraPipe's planner asks for a pipeline of equal stages: {} blocks on up to {} have none",
+        question.base.plan.model.blocks, counted(std::int64_t(question.devices()), "device")));
+  }
+  for (const TeraPipeLayout& layout : layouts) {
+    for (const TeraPipePlan& found : layout) {
+      PublishedPlan plan = terapipe_form(question, found);
+      const bool fits = plan.best() != nullptr && plan.best()->fits();
+      keep_better(best, std::move(plan));
+      if (fits) break;
+    }
+  }
+  return best;
+}
+
+constexpr std::array<PublishedPlanner, 4> kPublishedPlanners{{
     {.name = "pipedream",
      .help = "SOSP 2019: stages with a number of replicas each",
      .plan = pipedream_on_cluster},
@@ -336,6 +390,9 @@ constexpr std::array<PublishedPlanner, 3> kPublishedPlanners{{
     {.name = "piper",
      .help = "NeurIPS 2021: stages, each of its own width, tensor degree and recomputation",
      .plan = piper_on_cluster},
+    {.name = "terapipe",
+     .help = "ICML 2021: microbatch size, and slices of sequences by their times",
+     .plan = terapipe_on_cluster},
 }};
 
 }  // namespace

@@ -86,15 +86,14 @@ FastestSlices fastest_slices(std::int32_t tokens, std::int32_t step, std::int64_
   return best;
 }
 
-Slicing fastest_slicing(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
-                        std::int64_t microbatches, const SliceTime& time) {
+FastestSlices fastest_slices_of(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
+                                std::int64_t microbatches, const SliceTime& time) {
   constexpr std::int32_t kMostEnds = 64, kTokens = 8;
   slice_lengths({.count = 2}, model);  // whether it can be sliced at all
   const std::int32_t unit = std::lcm(kTokens, multiple);
   const std::int32_t least = (model.sequence + kMostEnds - 1) / kMostEnds;
   const std::int32_t step = (least + unit - 1) / unit * unit;
-  return Slicing::of_lengths(
-      fastest_slices(model.sequence, step, stages, microbatches, time).lengths);
+  return fastest_slices(model.sequence, step, stages, microbatches, time);
 }
 
 }  // namespace tandem

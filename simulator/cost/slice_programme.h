@@ -27,10 +27,10 @@ struct FastestSlices {
 FastestSlices fastest_slices(std::int32_t tokens, std::int32_t step, std::int64_t stages,
                              std::int64_t microbatches, const SliceTime& time);
 
-/// Those slices of a model's sequences, in steps as TeraPipe's code takes them: multiples of 8
+/// Of a model's sequences, in steps as TeraPipe's code takes them: multiples of 8
 /// tokens and of `multiple`, which keep products well shaped, and at most 64 of them. Throws
 /// InputError where its sequences can't be sliced.
-Slicing fastest_slicing(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
-                        std::int64_t microbatches, const SliceTime& time);
+FastestSlices fastest_slices_of(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
+                                std::int64_t microbatches, const SliceTime& time);
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Published planners and configurations against ours, by the exact simulation.
 
-The first table has a row for each model, cluster and batch: `tandem plan --planner pipedream,2bw,piper`.
+The first table has a row for each model, cluster and batch: `tandem plan --planner pipedream,2bw,piper,terapipe`.
 With --configurations it has one for each configuration that the papers of 2BW (arXiv 2006.09503) and
 of Megatron (2104.04473) give, `tandem plan --beside`: those of tests/published, and the other batches
 of 2BW's figures. Written is Markdown; the exit status is 6 where ours is slower. Standard library
@@ -22,7 +22,7 @@ MODELS = ("gpt2-xl", "gpt3-1.3b", "gpt-2.2b", "gpt3-2.7b", "gpt3-6.7b", "llama-3
 CLUSTERS = ("p3.16xlarge", "DGX-A100", "2xDGX-H100")
 LARGE_MODELS, LARGE_CLUSTERS = ("gpt3-6.7b", "llama-3-8b"), ("8xp3.16xlarge",)
 BATCHES = (64, 512)
-PLANNERS = ("pipedream", "2bw", "piper")
+PLANNERS = ("pipedream", "2bw", "piper", "terapipe")
 PUBLISHED = "tests/published/"
 
 

@@ -110,6 +110,26 @@ TEST(Referees, PipersPlanIsSimulatedAsItStandsOrAsNearAsEqualStagesCome) {
   EXPECT_GT(as_they_stand + near, 5u);
 }
 
+// TeraPipe's slices: its model counts no sums, and each microbatch at the pace of equal stages.
+TEST(Referees, TeraPipesSlicesAreSimulatedAsItsProgrammeCutsThem) {
+  const ClusterQuestion question = ask("gpt3-6.7b", "8xp3.16xlarge", 64);
+  const auto plan = find_published_planner("terapipe").plan(question);
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_EQ(plan->forms.size(), 1u);
+  const SimulatedForm& form = plan->forms.front();
+  EXPECT_TRUE(form.fits());
+  EXPECT_EQ(form.made.plan.schedule, "terapipe");
+  EXPECT_GT(form.made.plan.request.slices.count, 1);
+  EXPECT_EQ(form.made.plan.request.slices.kind, Slicing::Kind::given);
+  EXPECT_GE(form.step_s, plan->promised_s);
+  EXPECT_LE(form.step_s, 1.5 * plan->promised_s);
+}
+
+TEST(Referees, SequencesThatCantBeSlicedAreRefusedByTeraPipe) {
+  EXPECT_THROW(find_published_planner("terapipe").plan(ask("bert-large", "DGX-A100", 16)),
+               InputError);
+}
+
 TEST(Referees, UnlikeDevicesAreRefused) {
   ClusterSpec spec = cluster_of_nodes("2xp3.16xlarge");
   DeviceSpec other = spec.devices.front();
