@@ -96,9 +96,9 @@ void resolve_slices(Plan& plan, const ClusterLayout& layout,
   if (slices.kind == Slicing::Kind::by_time) {
     const auto stages = static_cast<std::int64_t>(stage_count(plan));
     const SliceTime time = analytic_slice_time(plan, layout, assumptions, stages);
-    slices = Slicing::of_lengths(
+    slices =
         fastest_slices_of(plan.model, assumptions.tensor, stages, plan.request.microbatches, time)
-            .lengths);
+            .slicing();
   } else if (slices.kind == Slicing::Kind::by_work) {
     slices = Slicing::of_lengths(slice_lengths(slices, plan.model, assumptions.tensor));
   }

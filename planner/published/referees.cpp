@@ -353,7 +353,7 @@ PublishedPlan terapipe_form(const ClusterQuestion& question, const TeraPipePlan&
             .microbatch_size = found.microbatch_size,
             .tensor = found.tensor,
             .cut = StageCut::even,
-            .slices = count > 1 ? Slicing::of_lengths(found.slices.lengths) : Slicing{}},
+            .slices = count > 1 ? found.slices.slicing() : Slicing{}},
            plan);
   return plan;
 }
@@ -363,13 +363,7 @@ PublishedPlan terapipe_form(const ClusterQuestion& question, const TeraPipePlan&
 std::optional<PublishedPlan> terapipe_on_cluster(const ClusterQuestion& question) {
   const ClusterFacts facts(question);
   std::optional<PublishedPlan> best;
-  const std::vector<TeraPipeLayout> layouts = plan_terapipe(facts.terapipe());
-  if (layouts.empty()) {
-    throw InputError(fmt::format(
-        "TeraPipe's planner asks for a pipeline of equal stages: {} blocks on up to {} have none",
-        question.base.plan.model.blocks, counted(std::int64_t(question.devices()), "device")));
-  }
-  for (const TeraPipeLayout& layout : layouts) {
+  for (const TeraPipeLayout& layout : plan_terapipe(facts.terapipe())) {
     for (const TeraPipePlan& found : layout) {
       PublishedPlan plan = terapipe_form(question, found);
       const bool fits = plan.best() != nullptr && plan.best()->fits();

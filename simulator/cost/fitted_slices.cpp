@@ -247,9 +247,9 @@ SliceTime measured_slice_time(const Profile& profile, std::int32_t microbatch_si
 
 Slicing slicing_by_time(const Profile& profile, std::int32_t microbatch_size, std::int64_t stages,
                         std::int64_t microbatches) {
-  const SliceTime time = measured_slice_time(profile, microbatch_size, stages);
-  return Slicing::of_lengths(
-      fastest_slices_of(profile.model, 1, stages, microbatches, time).lengths);
+  return fastest_slices_of(profile.model, 1, stages, microbatches,
+                           measured_slice_time(profile, microbatch_size, stages))
+      .slicing();
 }
 
 }  // namespace tandem

@@ -19,6 +19,8 @@ using SliceTime = std::function<Duration(SequencePart)>;
 struct FastestSlices {
   std::vector<std::int32_t> lengths;  // in tokens, the first slice's first
   Duration value{};                   // what is least
+
+  Slicing slicing() const { return Slicing::of_lengths(lengths); }
 };
 
 /// The slices for which microbatches · Σ t + (stages − 1) · max t is least, t the time of each:
@@ -27,9 +29,9 @@ struct FastestSlices {
 FastestSlices fastest_slices(std::int32_t tokens, std::int32_t step, std::int64_t stages,
                              std::int64_t microbatches, const SliceTime& time);
 
-/// Of a model's sequences, in steps as TeraPipe's code takes them: multiples of 8
-/// tokens and of `multiple`, which keep products well shaped, and at most 64 of them. Throws
-/// InputError where its sequences can't be sliced.
+/// Of a model's sequences, in steps as TeraPipe's code takes them: multiples of 8 tokens and of
+/// `multiple`, which keep products well shaped, and at most 64 of them. Throws InputError where its
+/// sequences can't be sliced.
 FastestSlices fastest_slices_of(const ModelSpec& model, std::int32_t multiple, std::int64_t stages,
                                 std::int64_t microbatches, const SliceTime& time);
 

@@ -41,8 +41,7 @@ std::vector<Refereed> planners_of(const Options& options) {
              flag);
   }
   for (const char* flag : {"output", "report", "beside"}) {
-    if (options.has(flag))
-      refuse(options, "--{} is not taken beside --planner", flag);
+    if (options.has(flag)) refuse(options, "--{} is not taken beside --planner", flag);
   }
   return planners;
 }
@@ -60,7 +59,7 @@ std::string memory_text(const ClusterCandidate& made) {
 /// What came of one, in lines, and how ours compares.
 void print_refereed(const Options& options, const Refereed& of, const ClusterCandidate* ours) {
   if (!of.plan) {
-    fmt::print("{}: finds no plan that fits by its own count of memory.\n\n", of.planner->name);
+    fmt::print("{}: finds no plan that its own model allows.\n\n", of.planner->name);
     return;
   }
   const PublishedPlan& plan = *of.plan;

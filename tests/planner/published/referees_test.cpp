@@ -125,9 +125,19 @@ TEST(Referees, TeraPipesSlicesAreSimulatedAsItsProgrammeCutsThem) {
   EXPECT_LE(form.step_s, 1.5 * plan->promised_s);
 }
 
-TEST(Referees, SequencesThatCantBeSlicedAreRefusedByTeraPipe) {
-  EXPECT_THROW(find_published_planner("terapipe").plan(ask("bert-large", "DGX-A100", 16)),
-               InputError);
+TEST(Referees, WithoutPricesOfSlicesTeraPipeRefusesAndWithoutPipelinesItFindsNothing) {
+  const PublishedPlanner& terapipe = find_published_planner("terapipe");
+  EXPECT_THROW(terapipe.plan(ask("bert-large", "DGX-A100", 16)), InputError);
+  ClusterQuestion measured = ask("gpt2", "DGX-A100", 16);
+  measured.base.assumptions.measured = std::make_shared<const TensorProfiles>();
+  EXPECT_THROW(terapipe.plan(measured), InputError);
+  ClusterQuestion alone = ask("gpt2", "DGX-A100", 16);
+  EXPECT_TRUE(terapipe.plan(alone).has_value());
+  alone.most_devices = 1;
+  EXPECT_FALSE(terapipe.plan(alone).has_value());
+  ClusterQuestion odd = ask("gpt2", "DGX-A100", 16);
+  odd.microbatch_size = 3;
+  EXPECT_FALSE(terapipe.plan(odd).has_value());
 }
 
 TEST(Referees, UnlikeDevicesAreRefused) {
