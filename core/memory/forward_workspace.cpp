@@ -33,6 +33,9 @@ bool runs_between(const std::vector<std::size_t>& forwards, Place first, Place l
 }  // namespace
 
 std::vector<ReplicaId> forwards_in_workspace(const Program& program) {
+  const bool recomputes = std::ranges::any_of(
+      program.cost_keys(), [](const CostKey& key) { return key.kind == OpKind::recompute; });
+  if (!recomputes) return {};
   const std::int32_t m = program.microbatches();
   Table<ReplicaId, StageOps> ops(program.placement().replicas());
   for (StageOps& of : ops) {
