@@ -7,7 +7,6 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "planner/cluster/cluster_plan.h"
 #include "planner/search/alike_ranges.h"
 #include "planner/search/batch_work.h"
 #include "planner/search/partition.h"
@@ -76,11 +75,11 @@ class StageWork {
 class StageRoom {
  public:
   StageRoom(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-            const AnalyticAssumptions& assumptions)
+            const AnalyticAssumptions& assumptions, RangeBytes& bytes)
       : plan_(plan),
         ranges_(plan.model),
         lowered_(lowered),
-        bytes_(analytic_range_bytes(plan, assumptions)),
+        bytes_(bytes),
         usable_(usable_of(layout, assumptions)),
         by_framework_(assumptions.fits_by == FitsBy::framework) {}
 
@@ -118,7 +117,7 @@ class StageRoom {
   const Plan& plan_;
   const AlikeRanges ranges_;
   const LoweredSchedule& lowered_;
-  RangeBytes bytes_;
+  RangeBytes& bytes_;
   const Table<DeviceId, Bytes> usable_;
   const bool by_framework_;
 };
@@ -153,7 +152,8 @@ static PartitionProblem by_work(StageWork& work, std::int32_t layers, std::size_
 
 std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
                                         const ClusterLayout& layout,
-                                        const AnalyticAssumptions& assumptions, StageCut cut) {
+                                        const AnalyticAssumptions& assumptions, RangeBytes& bytes,
+                                        StageCut cut) {
   const std::size_t stages = lowered.schedule().placement.stages();
   const std::vector<std::int32_t> boundaries = boundaries_for(plan, stages, cut);
   const BatchWork ops(lowered.schedule());
@@ -163,7 +163,7 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule&
   PartitionProblem problem = by_work(work, boundaries.back(), stages);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (lowered.one_stage_a_device()) {
-    StageRoom room(plan, lowered, layout, assumptions);
+    StageRoom room(plan, lowered, layout, assumptions, bytes);
     problem.fits = [&room](LayerRange range, std::size_t stage) { return room.fits(range, stage); };
     auto found = room.may_fit() ? partition_at(boundaries, problem) : std::nullopt;
     if (found) return std::move(*found);
@@ -209,8 +209,8 @@ std::vector<LayerRange> KnownCuts::of(const Plan& plan, const BatchWork& ops,
 }
 
 bool may_fit(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-             const AnalyticAssumptions& assumptions) {
-  return StageRoom(plan, lowered, layout, assumptions).may_fit();
+             const AnalyticAssumptions& assumptions, RangeBytes& bytes) {
+  return StageRoom(plan, lowered, layout, assumptions, bytes).may_fit();
 }
 
 }  // namespace tandem

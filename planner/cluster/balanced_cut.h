@@ -20,11 +20,12 @@ Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
                                  const AnalyticAssumptions& assumptions);
 
 /// Where each stage has a device for itself: the fastest cut in which every stage fits, if there is
-/// one; else the fastest. `cut`: balanced or blocks. Throws ShapeError where there are more stages
-/// than parts.
+/// one; else the fastest. `bytes`: the plan's. `cut`: balanced or blocks. Throws ShapeError where
+/// there are more stages than parts.
 std::vector<LayerRange> balanced_stages(const Plan& plan, const LoweredSchedule& lowered,
                                         const ClusterLayout& layout,
-                                        const AnalyticAssumptions& assumptions, StageCut cut);
+                                        const AnalyticAssumptions& assumptions, RangeBytes& bytes,
+                                        StageCut cut);
 
 /// Cuts of one model, each worked out once for plans whose stages take as long. To be used by one
 /// thread, for one optimizer.
@@ -45,6 +46,6 @@ class KnownCuts {
 /// False: no cut fits, not even if each stage is as long as it can be, others empty, and one slot
 /// of everything enough. REQUIRES: each stage has a device for itself.
 bool may_fit(const Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-             const AnalyticAssumptions& assumptions);
+             const AnalyticAssumptions& assumptions, RangeBytes& bytes);
 
 }  // namespace tandem

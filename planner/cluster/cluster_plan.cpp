@@ -115,7 +115,7 @@ void complete(Plan& plan, const ClusterLayout& layout, const AnalyticAssumptions
 }
 
 void set_stages(Plan& plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-                const AnalyticAssumptions& assumptions, StageCut cut) {
+                const AnalyticAssumptions& assumptions, RangeBytes& bytes, StageCut cut) {
   const Placement& placement = lowered.schedule().placement;
   if (assumptions.sharded_optimizer && placement.stages() != placement.replicas()) {
     throw InputError(
@@ -132,29 +132,17 @@ void set_stages(Plan& plan, const LoweredSchedule& lowered, const ClusterLayout&
   } else if (cut == StageCut::given) {
     check_given(plan, placement.stages());
   } else {
-    plan.stages = balanced_stages(plan, lowered, layout, assumptions, cut);
+    plan.stages = balanced_stages(plan, lowered, layout, assumptions, bytes, cut);
   }
 }
 
 Table<ReplicaId, StageBytes> bytes_of_replicas(const Plan& plan, const LoweredSchedule& lowered,
-                                               const AnalyticAssumptions& assumptions) {
-  Table<ReplicaId, StageBytes> bytes;
+                                               RangeBytes& bytes) {
+  Table<ReplicaId, StageBytes> of_replicas;
   const AlikeRanges ranges(plan.model);
-  const std::vector<SequencePart> parts = sequence_parts(plan.request.slices, plan.model);
-  const LayerRange* before = nullptr;
-  for (const StageId stage : lowered.schedule().placement.stage) {
-    const LayerRange& range = plan.stages[index(stage)];
-    // Most stages are like the one before.
-    if (before != nullptr && ranges.alike(*before, range)) {
-      bytes.push_back(StageBytes(bytes.rows().back()));
-    } else {
-      bytes.push_back(analytic_stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer,
-                                           plan.request.recompute, assumptions,
-                                           optimizer_shards(plan, assumptions), parts));
-    }
-    before = &range;
-  }
-  return bytes;
+  for (const StageId stage : lowered.schedule().placement.stage)
+    of_replicas.push_back(bytes.of(ranges.first_like(plan.stages[index(stage)]), plan));
+  return of_replicas;
 }
 
 Table<DeviceId, Bytes> totals(const Table<DeviceId, MemoryByClass>& memory) {
@@ -206,16 +194,6 @@ Bytes ClusterMemory::excess() const {
   return most;
 }
 
-RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
-  const std::int32_t shards = optimizer_shards(plan, assumptions);
-  return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions, shards](
-                        LayerRange range, std::int32_t microbatch_size, Recompute recompute,
-                        const Slicing& slices) {
-    return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions,
-                                shards, sequence_parts(slices, model));
-  });
-}
-
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
   const auto microbatches =
       even_microbatches(global_batch, plan.request.width, plan.microbatch_size);
@@ -230,7 +208,8 @@ LoweredSchedule schedule_on_cluster(Plan& plan, const ClusterLayout& layout,
                                     const AnalyticAssumptions& assumptions, StageCut cut) {
   complete(plan, layout, assumptions);
   LoweredSchedule lowered(make_schedule(plan));
-  set_stages(plan, lowered, layout, assumptions, cut);
+  RangeBytes bytes = analytic_range_bytes(plan, assumptions);
+  set_stages(plan, lowered, layout, assumptions, bytes, cut);
   if (!find_schedule(plan.schedule).orders_by_costs) return lowered;
   return schedule_by_costs(plan,
                            cluster_costs(plan, lowered.schedule().placement, layout, assumptions));
@@ -252,7 +231,8 @@ static ClusterPrices price_on_cluster(Plan plan, const LoweredSchedule& lowered,
                                       const ClusterLayout& layout,
                                       const AnalyticAssumptions& assumptions) {
   StageCosts costs = cluster_costs(plan, lowered.schedule().placement, layout, assumptions);
-  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, assumptions);
+  RangeBytes of_ranges = analytic_range_bytes(plan, assumptions);
+  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, of_ranges);
   check_bytes(lowered.slots(), bytes);
   ClusterMemory memory = memory_of(lowered, bytes, layout, assumptions);
   return {std::move(memory), std::move(plan), std::move(costs), std::move(bytes),
@@ -265,7 +245,8 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   if (known != nullptr && !find_schedule(plan.schedule).orders_by_costs) {
     complete(plan, layout, assumptions);
     const std::shared_ptr<const LoweredSchedule> lowered = known->of(plan);
-    set_stages(plan, *lowered, layout, assumptions, cut);
+    RangeBytes bytes = analytic_range_bytes(plan, assumptions);
+    set_stages(plan, *lowered, layout, assumptions, bytes, cut);
     return {price_on_cluster(std::move(plan), *lowered, layout, assumptions), lowered->schedule(),
             lowered->program()};
   }
@@ -277,13 +258,14 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
 
 std::optional<ClusterPrices> prices_if_it_fits(
     Plan plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-    const AnalyticAssumptions& assumptions, StageCut cut,
+    const AnalyticAssumptions& assumptions, KnownBytes& known, StageCut cut,
     const std::function<bool(const Plan&, const StageCosts&)>& wanted) {
   complete(plan, layout, assumptions);
-  if (lowered.one_stage_a_device() && !may_fit(plan, lowered, layout, assumptions))
+  RangeBytes& of_ranges = known.of(plan, assumptions);
+  if (lowered.one_stage_a_device() && !may_fit(plan, lowered, layout, assumptions, of_ranges))
     return std::nullopt;
-  set_stages(plan, lowered, layout, assumptions, cut);
-  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, assumptions);
+  set_stages(plan, lowered, layout, assumptions, of_ranges, cut);
+  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(plan, lowered, of_ranges);
   if (assumptions.fits_by == FitsBy::framework &&
       surely_too_large(lowered, bytes, usable_of(layout, assumptions)))
     return std::nullopt;
@@ -308,7 +290,8 @@ ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
                                 const AnalyticAssumptions& assumptions, StageCut cut) {
   Plan asked = plan;
   const LoweredSchedule lowered = schedule_on_cluster(asked, layout, assumptions, cut);
-  const Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(asked, lowered, assumptions);
+  RangeBytes of_ranges = analytic_range_bytes(asked, assumptions);
+  const Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(asked, lowered, of_ranges);
   check_bytes(lowered.slots(), bytes);
   return memory_of(lowered, bytes, layout, assumptions);
 }

@@ -12,6 +12,7 @@
 #include "core/program/program.h"
 #include "planner/cluster/balanced_cut.h"
 #include "planner/cluster/cluster_memo.h"
+#include "planner/cluster/known_bytes.h"
 #include "planner/cluster/lowered_schedule.h"
 #include "planner/cluster/schedule_outline.h"
 #include "planner/search/stage_memory.h"
@@ -44,9 +45,6 @@ struct ClusterPlan : ClusterPrices {
   Program program;
 };
 
-/// Bytes of layer ranges as analytic_stage_bytes() gives them.
-RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions);
-
 /// Microbatches of a batch of so many samples, by the plan's width and microbatch size. Throws
 /// InputError where it does not come out even.
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
@@ -77,7 +75,7 @@ LoweredSchedule schedule_by_costs(Plan& plan, const StageCosts& costs);
 /// REQUIRES: it is not ordered by costs, or the cut is given; slices have their lengths.
 std::optional<ClusterPrices> prices_if_it_fits(
     Plan plan, const LoweredSchedule& lowered, const ClusterLayout& layout,
-    const AnalyticAssumptions& assumptions, StageCut cut,
+    const AnalyticAssumptions& assumptions, KnownBytes& known, StageCut cut,
     const std::function<bool(const Plan&, const StageCosts&)>& wanted);
 
 /// Mean seconds of a batch of an endless run.

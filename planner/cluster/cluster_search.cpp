@@ -356,7 +356,7 @@ class ClusterSearch {
       outcome.simulated += period->simulated ? 1 : 0;
       return interests(period->seconds);
     };
-    auto prices = prices_if_it_fits(plan, *lowered, on, assumptions,
+    auto prices = prices_if_it_fits(plan, *lowered, on, assumptions, bytes_,
                                     has_stages ? StageCut::given : cut_, wanted);
     if (prices && question_.contention) {  // dearer than to count memory
       period = contended_period(asked_of(*lowered, prices->plan, on, assumptions, prices->costs));
@@ -412,6 +412,7 @@ class ClusterSearch {
   ClusterMemo memo_;
   ScheduleOutlines outlines_;
   KnownCuts cuts_;
+  KnownBytes bytes_;
   const ClusterSpace space_;
   StepBound bounds_;
   LeastMemory memory_;

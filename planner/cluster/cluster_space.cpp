@@ -67,6 +67,17 @@ std::vector<std::uint16_t> chunk_counts(const ClusterQuestion& question, const S
   return all;
 }
 
+/// Why a schedule can't have as many stages on each device as are asked for. REQUIRES:
+/// chunk_counts() finds none.
+std::string reason_against_chunks(const ScheduleTraits& row, std::uint16_t chunks,
+                                  std::uint16_t depth, const ModelSpec& model) {
+  const ScheduleOption* option = option_of(row, &ScheduleRequest::chunks);
+  if (option != nullptr && chunks % option->times != 0)
+    return fmt::format("{} stages on each device are not a multiple of {}", chunks, option->times);
+  return fmt::format("{} stages on each of {} devices: {} has {} layers", chunks, depth, model.name,
+                     layers_of(model).size());
+}
+
 }  // namespace
 
 std::int64_t ClusterQuestion::devices() const {
@@ -80,6 +91,14 @@ ClusterSpace::ClusterSpace(const ClusterQuestion& question) : question_(question
                                  .correction = question.base.plan.optimizer.correction,
                                  .slices_are_priced = !question.base.assumptions.measured},
                                 rejected_);
+  std::erase_if(schedules_, [&](const ScheduleTraits* row) {
+    const std::uint16_t fixed = row->replicas_per_device;
+    if (!question.chunks || fixed <= 1 || fixed == *question.chunks) return false;
+    rejected_.push_back(
+        {RejectCause::schedule, std::string(row->name),
+         fmt::format("it has {} stages on each device, not {}", fixed, *question.chunks)});
+    return true;
+  });
   if (!std::ranges::all_of(schedules_, [](const auto* row) { return takes_slices(*row); }))
     slices_.push_back(1);
   if (std::ranges::any_of(schedules_, [](const auto* row) { return takes_slices(*row); }))
@@ -163,7 +182,13 @@ std::vector<ClusterShape> ClusterSpace::shapes(const ClusterFrame& frame,
     if (takes_slices(*row) != (frame.slices > 1)) continue;
     if (row->only_devices != 0 && row->only_devices != frame.depth) continue;
     if (pipelines_nothing(*row, frame.depth) && question_.schedules.empty()) continue;
-    for (const std::uint16_t chunks : chunk_counts(question_, *row, frame.depth)) {
+    const std::vector<std::uint16_t> counts = chunk_counts(question_, *row, frame.depth);
+    if (counts.empty() && question_.chunks && row->replicas_per_device == 0 && frame.depth > 1) {
+      rejected.push_back(
+          {RejectCause::schedule, describe({frame, row, *question_.chunks}),
+           reason_against_chunks(*row, *question_.chunks, frame.depth, question_.base.plan.model)});
+    }
+    for (const std::uint16_t chunks : counts) {
       const ClusterShape shape{frame, row, chunks};
       if (auto reason = reason_against(*row, schedule_request(plan_of(question_, shape))))
         rejected.push_back({RejectCause::schedule, describe(shape), std::move(*reason)});

@@ -59,6 +59,8 @@ class RangeBytes {
   const StageBytes& of(LayerRange range, const Plan& plan) {
     return of(range, plan.microbatch_size, plan.request.recompute, plan.request.slices);
   }
+  /// How many are known.
+  std::size_t size() const { return known_.size(); }
 
  private:
   Source source_;

@@ -1,5 +1,6 @@
 #include "tools/commands/plan_published.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,8 +33,11 @@ struct Refereed {
 std::vector<Refereed> planners_of(const Options& options) {
   const std::string names = options.text("planner");
   std::vector<Refereed> planners;
-  for (const std::string_view name : split(names, ","))
-    planners.push_back({.planner = &find_published_planner(name)});
+  for (const std::string_view name : split(names, ",")) {
+    const PublishedPlanner& planner = find_published_planner(name);
+    if (std::ranges::find(planners, &planner, &Refereed::planner) == planners.end())
+      planners.push_back({.planner = &planner});
+  }
   for (const char* flag : {"tensor", "depth", "width", "chunks", "zero", "recompute",
                            "device-order", "objective", "schedule", "explain"}) {
     if (options.has(flag))

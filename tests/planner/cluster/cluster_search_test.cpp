@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
@@ -27,6 +28,7 @@ namespace tandem {
 namespace {
 
 using testing::ask;
+using ::testing::HasSubstr;
 using testing::small_model;
 using testing::uneven_cluster;
 
@@ -407,6 +409,23 @@ TEST(ClusterSearch, SaysWhatIsRefused) {
   EXPECT_TRUE(none.ranked.empty());
   ASSERT_FALSE(none.rejected.empty());
   EXPECT_EQ(none.rejected.front().cause, RejectCause::semantics);
+}
+
+TEST(ClusterSearch, SaysWhyNoScheduleHasSoManyStagesOnADevice) {
+  const auto refusals = [](const char* schedule, std::uint16_t chunks) {
+    ClusterQuestion question =
+        ask(small_model(4, 512), cluster_of_nodes("p3.16xlarge"), 8, Bytes{4} << 30);
+    question.schedules = {schedule};
+    question.chunks = chunks;
+    std::string text;
+    for (const Rejected& one : find_cluster_plans(question).rejected) text += one.reason + "\n";
+    return text;
+  };
+  EXPECT_EQ(refusals("zbv", 3), "it has 2 stages on each device, not 3\n");
+  EXPECT_EQ(refusals("zbv", 2), "");
+  EXPECT_EQ(refusals("1f1b", 2), "");  // they count for schedules that have several
+  EXPECT_THAT(refusals("interleaved", 9), HasSubstr("9 stages on each of 2 devices: small has"));
+  EXPECT_THAT(refusals("hanayo", 3), HasSubstr("3 stages on each device are not a multiple of 2"));
 }
 
 }  // namespace

@@ -51,6 +51,10 @@ TEST_F(PublishedPlanners, SimulateAgreesWithWhatIsSaid) {
   EXPECT_GE(compared, 2u);
 }
 
+TEST_F(PublishedPlanners, AreAskedOnceEach) {
+  EXPECT_EQ(tandem(std::string(kQuestion) + ",pipedream").out, tandem(kQuestion).out);
+}
+
 TEST_F(PublishedPlanners, SayWhatTheyPromiseAndHowOursCompares) {
   const auto run = tandem(kQuestion);
   ASSERT_EQ(run.code, 0) << run.err;
