@@ -188,20 +188,22 @@ std::vector<LayerRange> KnownCuts::of(const Plan& plan, const BatchWork& ops,
     TANDEM_CHECK(found.has_value(), stages);
     return std::move(*found);
   };
-  bool alike = layout.kinds(DeviceId{}).size() == 1;
-  for (const ReplicaId replica : ids(placement.device)) {
-    alike = alike && ops.alike(replica, ReplicaId{}) &&
-            layers.alike(placement.device[replica], DeviceId{});
+  std::vector<Takes> each;
+  for (const StageId stage : all_ids<StageId>(stages)) {
+    const std::vector<ReplicaId> replicas = placement.replicas_of(stage);
+    if (replicas.size() > 1) return worked_out();
+    const DeviceId device = placement.device[replicas.front()];
+    each.emplace_back(ops.counts(replicas.front()), layout.kinds(device),
+                      layers.tensor_sum(device));
   }
-  if (!alike) return worked_out();
+  // Mostly they are all alike.
+  if (std::ranges::count(each, each.front()) == std::ssize(each)) each.resize(1);
   const Key key{assumptions.tensor,
                 plan.microbatch_size,
                 plan.request.recompute,
                 plan.request.slices.count,
                 stages,
-                ops.counts(ReplicaId{}),
-                &layout.first_device(),
-                layers.tensor_sum(DeviceId{}),
+                std::move(each),
                 cut};
   const auto place = known_.find(key);
   if (place != known_.end()) return place->second;

@@ -37,9 +37,12 @@ class KnownCuts {
                              const AnalyticAssumptions& assumptions, StageCut cut);
 
  private:
-  /// All that the time of a range depends on, on devices that are alike.
-  using Key = std::tuple<std::int32_t, std::int32_t, Recompute, std::int32_t, std::size_t, OpCounts,
-                         const DeviceSpec*, Duration, StageCut>;
+  /// What the time of a range depends on in one stage: its ops, the devices that stand for its own,
+  /// and their sums.
+  using Takes = std::tuple<OpCounts, std::vector<const DeviceSpec*>, Duration>;
+  /// `Takes` of each stage, or of any where they are alike.
+  using Key = std::tuple<std::int32_t, std::int32_t, Recompute, std::int32_t, std::size_t,
+                         std::vector<Takes>, StageCut>;
   std::map<Key, std::vector<LayerRange>> known_;
 };
 
