@@ -98,13 +98,25 @@ void add_optimizer(OptimizerKind kind, ArgumentList& to) {
   if (kind == OptimizerKind::sgd) to.add("sgd-momentum", "0.0");
 }
 
+/// Microbatches that pass the first device's first chunk before any passes its second: it begins
+/// with forwards of them all.
+std::int32_t group_in(const Schedule& schedule) {
+  const std::vector<Op>& order = schedule.order[DeviceId{}];
+  const auto other = std::ranges::find_if(
+      order, [&](const Op& op) { return op.replica != order.front().replica; });
+  return static_cast<std::int32_t>(other - order.begin());
+}
+
 void add_pipeline(const ExportedPlan& exported, ArgumentList& to) {
   const Plan& plan = exported.plan;
   to.add("pipeline-model-parallel-size", plan.request.devices);
   if (plan.stages.size() == 1) return;
   to.add("pipeline-model-parallel-layout", fmt::format("\"{}\"", layout_text(*block_stages(plan))));
-  if (plan.stages.size() > plan.request.devices && plan.request.group > 0)
-    to.add("microbatch-group-size-per-virtual-pipeline-stage", plan.request.group);
+  if (plan.stages.size() == plan.request.devices) return;
+  // As many as devices, unless it is told.
+  const std::int32_t group = group_in(exported.schedule);
+  if (plan.request.group > 0 || group > plan.request.devices)
+    to.add("microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
 ArgumentList arguments_of(const ExportedPlan& exported) {

@@ -155,8 +155,10 @@ void ClusterSpace::add_frames(std::int32_t tensor) {
 
 void ClusterSpace::add_batches(ClusterFrame frame) {
   const std::int64_t of_pipeline = question_.global_batch / frame.width;
-  for (const std::int64_t size : divisors(of_pipeline, kMostMicrobatchSize)) {
-    if (question_.microbatch_size && *question_.microbatch_size != size) continue;
+  std::vector<std::int64_t> sizes = divisors(of_pipeline, kMostMicrobatchSize);
+  if (question_.microbatch_size) sizes = {*question_.microbatch_size};
+  for (const std::int64_t size : sizes) {
+    if (of_pipeline % size != 0) continue;
     if (of_pipeline / size > kMostPlannedMicrobatches) continue;
     frame.microbatch_size = static_cast<std::int32_t>(size);
     frame.microbatches = static_cast<std::int32_t>(of_pipeline / size);

@@ -34,7 +34,7 @@ struct ClusterQuestion {
   std::int64_t devices() const;
 };
 
-/// Samples of a microbatch that is searched.
+/// Samples of a microbatch that is searched, unless one is given.
 inline constexpr std::int32_t kMostMicrobatchSize = 32;
 
 /// All of a layout but the schedule: `width` pipelines of `depth` groups of `tensor` devices.

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/files/plan_cluster.h"
+#include "core/model/node_order.h"
 #include "planner/cluster/plan_period.h"
 
 namespace tandem {
@@ -17,6 +21,17 @@ ClusterCandidate simulated_on_cluster(ClusterRequest request, bool contention) {
       contention ? contended_period(setup)
                  : FoundPeriod{.seconds = period_s(setup.made, request.blocking_transfers)};
   return candidate_of(std::move(request), std::move(setup.made), period);
+}
+
+/// The question's cluster; where nobody gave the order of its nodes, in that of the plan's, if
+/// these are the same.
+static std::shared_ptr<const Cluster> in_order_of(const PlanCluster& of,
+                                                  const ClusterQuestion& question) {
+  const ClusterSpec& spec = question.base.cluster->spec();
+  const std::vector<std::string> nodes = node_order(spec), wanted = node_order(of.cluster);
+  const bool same = std::ranges::is_permutation(nodes, wanted);
+  if (question.given_node_order || nodes == wanted || !same) return question.base.cluster;
+  return std::make_shared<const Cluster>(in_node_order(spec, wanted));
 }
 
 ClusterRequest request_like(const ClusterQuestion& question, const Plan& plan) {
@@ -45,6 +60,7 @@ ClusterRequest request_like(const ClusterQuestion& question, const Plan& plan) {
   request.microbatches = std::nullopt;
   request.global_batch = question.global_batch;
   if (plan.cluster) {
+    request.cluster = in_order_of(*plan.cluster, question);
     const AnalyticAssumptions& on = plan.cluster->assumptions;
     request.order = plan.cluster->order;
     request.assumptions.tensor = on.tensor;

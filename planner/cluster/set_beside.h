@@ -17,7 +17,8 @@ namespace tandem {
 ClusterCandidate simulated_on_cluster(ClusterRequest request, bool contention = false);
 
 /// Asks for a plan's schedule, shape, stages and recomputation, whatever it was made for, with the
-/// question's cluster, batch and assumptions. Throws InputError where its model, optimizer or batch
+/// question's cluster, batch and assumptions; its nodes in the plan's order, if they are the same
+/// and the question gives none. Throws InputError where its model, optimizer or batch
 /// is another.
 ClusterRequest request_like(const ClusterQuestion& question, const Plan& plan);
 

@@ -228,6 +228,24 @@ std::string nearest_text(const Options& options, const ClusterRequest& nearest) 
       offers_text(near_fits(setup), kOfOptions));
 }
 
+/// Why no layout is as it is asked for.
+std::string no_layout_text(const ClusterQuestion& question) {
+  const std::int64_t groups = std::int64_t{question.depth.value_or(1)} * question.width.value_or(1);
+  const std::int64_t devices = groups * question.tensor.value_or(1);
+  if (devices > question.devices()) {
+    return fmt::format("tensor {} x depth {} x width {} takes {}, of {}",
+                       question.tensor.value_or(1), question.depth.value_or(1),
+                       question.width.value_or(1), counted(devices, "device"), question.devices());
+  }
+  if (question.sharded_optimizer.value_or(false) && question.width == 1)
+    return "ZeRO-1 shares the optimizer out over the width, which is 1";
+  return fmt::format(
+      "no depth and width within its devices share a batch of {} out in microbatches of {}",
+      question.global_batch,
+      question.microbatch_size ? counted(*question.microbatch_size, "sample")
+                               : fmt::format("up to {} samples", kMostMicrobatchSize));
+}
+
 [[noreturn]] void refuse_all(const Options& options, const ClusterQuestion& question,
                              const ClusterAnswer& answer) {
   std::size_t too_large = 0;
@@ -236,13 +254,8 @@ std::string nearest_text(const Options& options, const ClusterRequest& nearest) 
                                 question.base.cluster->name());
   if (answer.interrupted) throw Interrupted("interrupted: " + why + " was found yet");
   if (too_large > 0) why += fmt::format(": {} do not fit in memory", counted(too_large, "shape"));
-  if (answer.frames == 0) {
-    throw InfeasibleError(
-        fmt::format("{}: no depth and width within its devices share a batch of {} out in "
-                    "microbatches of up to "
-                    "32 samples",
-                    why, question.global_batch));
-  }
+  if (answer.frames == 0 && !answer.schedules.empty())
+    throw InfeasibleError(fmt::format("{}: {}", why, no_layout_text(question)));
   if (answer.nearest) throw InfeasibleError(why + nearest_text(options, *answer.nearest));
   for (const RejectedGroup& of : group(answer.rejected))
     why += fmt::format("\n  {}, the first: {}: {}", counted(of.count, "refusal"), of.nearest.what,

@@ -54,9 +54,10 @@ std::string percent(double more) { return fmt::format("{:+.1f} %", 100.0 * more)
 
 std::string memory_text(const ClusterCandidate& made) {
   return made.least_room >= 0
-             ? fmt::format("needs {} on the fullest device, {} less than it may",
-                           print_bytes(made.peak_bytes), print_bytes(made.least_room))
-             : fmt::format("does not fit: needs {} on the fullest device, {} more than it may",
+             ? fmt::format(
+                   "needs {} on the fullest device, leaves at least {} of what each may use",
+                   print_bytes(made.peak_bytes), print_bytes(made.least_room))
+             : fmt::format("does not fit: needs {} on the fullest device, one lacks {}",
                            print_bytes(made.peak_bytes), print_bytes(-made.least_room));
 }
 

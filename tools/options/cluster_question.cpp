@@ -24,6 +24,23 @@ std::optional<Number> given_number(const Options& options, const std::string& na
       options.integer(name, 1, std::numeric_limits<std::uint16_t>::max(), 1));
 }
 
+std::vector<std::string> schedules_asked(const Options& options) {
+  std::vector<std::string> names;
+  if (!options.has("schedule")) return names;
+  const std::string given = options.text("schedule");
+  bool one_has_several = false;  // stages on a device
+  for (const std::string_view name : split(given, ",")) {
+    const ScheduleTraits& row = find_schedule(name);
+    if (is_search(row))
+      refuse(options, "schedule {} is for plain costs, not for a model", row.name);
+    one_has_several = one_has_several || row.replicas_per_device != 1;
+    names.emplace_back(row.name);
+  }
+  if (options.has("chunks") && !one_has_several)
+    refuse(options, "--chunks is not taken: {} has one stage on each device", given);
+  return names;
+}
+
 }  // namespace
 
 ClusterQuestion cluster_question_of(const Options& options) {
@@ -44,14 +61,7 @@ ClusterQuestion cluster_question_of(const Options& options) {
     question.objective =
         *one_of(options["objective"], {Objective::throughput, Objective::memory, Objective::cost});
   }
-  const std::string schedules = options.text("schedule");
-  for (const std::string_view name : split(schedules, ",")) {
-    if (name.empty()) continue;
-    const ScheduleTraits& row = find_schedule(name);
-    if (is_search(row))
-      refuse(options, "schedule {} is for plain costs, not for a model", row.name);
-    question.schedules.emplace_back(row.name);
-  }
+  question.schedules = schedules_asked(options);
   question.most_devices = options.integer("devices", 1, kMostClusterDevices, 0);
   question.tensor = given_number<std::int32_t>(options, "tensor");
   question.microbatch_size = given_number<std::int32_t>(options, "microbatch-size");

@@ -50,7 +50,8 @@ std::string candidate_row(const ClusterCandidate& of, double best) {
 /// Why a schedule is not the answer.
 std::string why_not(const ScheduleOutcome& of, Objective objective, double best) {
   if (of.bound > 0.0) {
-    return fmt::format("Not simulated, as no layout has less than {} ({:+.1f} %)",
+    return fmt::format("{} no layout has less than {} ({:+.1f} %)",
+                       of.bound < best ? "Not looked at to the end:" : "Not simulated, as",
                        value_text(objective, of.bound), 100 * (of.bound / best - 1));
   }
   if (of.too_large > 0) return "Do not fit";
@@ -93,8 +94,12 @@ std::string batches_text(const ClusterQuestion& question, const BatchAnswer& fou
 std::string schedules_table(const ClusterAnswer& answer, Objective objective) {
   const double best = answer.ranked.front().value;
   std::string text = "The best of each schedule:\n";
-  text += fmt::format(kRow, "schedule", "weights", "T x D x W", "batch", "recompute", "ZeRO",
-                      "a step", "", "samples/s", "TFLOPs", "memory", "US$");
+  text +=
+      fmt::format(kRow, "schedule", "weights", "T x D x W", "batch", "recompute", "ZeRO", "a step",
+                  objective == Objective::memory ? "by memory"
+                  : objective == Objective::cost ? "by cost"
+                                                 : "",
+                  "samples/s", "TFLOPs", "memory", "US$");
   std::vector<const ScheduleOutcome*> found;
   std::map<std::string, std::vector<std::string>> others;
   for (const ScheduleOutcome& of : answer.schedules) {
@@ -160,8 +165,9 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
   const ClusterCandidate& best = answer.ranked.front();
   const std::string_view better = better_word(question.objective);
   std::vector<std::string> lines{best_in_words(question, best)};
-  lines.push_back(fmt::format("It needs {} on the fullest device, {} less than it may.",
-                              print_bytes(best.peak_bytes), print_bytes(best.least_room)));
+  lines.push_back(
+      fmt::format("It needs {} on the fullest device and leaves at least {} of what each may use.",
+                  print_bytes(best.peak_bytes), print_bytes(best.least_room)));
   if (best.usd) {
     const double tokens =
         static_cast<double>(question.global_batch) * static_cast<double>(best.plan.model.sequence);

@@ -411,6 +411,18 @@ TEST(ClusterSearch, SaysWhatIsRefused) {
   EXPECT_EQ(none.rejected.front().cause, RejectCause::semantics);
 }
 
+TEST(ClusterSearch, TakesTheMicrobatchSizeThatIsAskedFor) {
+  ClusterQuestion question =
+      ask(small_model(4, 512), cluster_of_nodes("p3.16xlarge"), 37, Bytes{16} << 30);
+  question.schedules = {"data-parallel"};
+  question.most_devices = 1;
+  EXPECT_EQ(find_cluster_plans(question).ranked.front().plan.microbatch_size, 1);
+  question.microbatch_size = 37;  // more than is searched
+  EXPECT_EQ(find_cluster_plans(question).ranked.front().plan.microbatch_size, 37);
+  question.microbatch_size = 36;
+  EXPECT_EQ(find_cluster_plans(question).frames, 0u);
+}
+
 TEST(ClusterSearch, SaysWhyNoScheduleHasSoManyStagesOnADevice) {
   const auto refusals = [](const char* schedule, std::uint16_t chunks) {
     ClusterQuestion question =

@@ -4,12 +4,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
 #include "core/model/catalog.h"
+#include "core/model/node_order.h"
 #include "planner/cluster/plan_of_cluster.h"
+#include "tests/planner/cluster/small_question.h"
 #include "tests/support/sanitizers.h"
 
 namespace tandem {
@@ -104,6 +107,24 @@ TEST(SetBeside, APlanIsPricedAsTheSearchPricedIt) {
   other = plan_for_file(answer.ranked.front(), 0.0);
   other.model.blocks += 1;
   EXPECT_THROW(request_like(question, other), InputError);
+}
+
+// The best counts other nodes first than the cluster does: so does its plan where it is set beside
+// others, unless the question gives an order.
+TEST(SetBeside, APlanKeepsTheOrderOfItsNodes) {
+  ClusterSpec spec = testing::uneven_cluster();
+  ClusterQuestion question = testing::ask(testing::small_model(5, 2048), spec, 8, Bytes{8} << 30);
+  question.schedules = {"1f1b"};
+  question.most_devices = 8;
+  const std::vector<std::string> as_it_is = node_order(spec);
+  question.base.cluster =
+      std::make_shared<const Cluster>(in_node_order(spec, {as_it_is[1], as_it_is[0]}));
+  const ClusterCandidate best = find_cluster_plans(question).ranked.front();
+  ASSERT_EQ(node_order(best.request.cluster->spec()), as_it_is);
+  const Plan plan = plan_for_file(best, 0.0);
+  EXPECT_EQ(simulated_on_cluster(request_like(question, plan)).period_s, best.period_s);
+  question.given_node_order = true;
+  EXPECT_GT(simulated_on_cluster(request_like(question, plan)).period_s, best.period_s);
 }
 
 // What is free alone: the rest stays, and of the whole space none is better than its best.

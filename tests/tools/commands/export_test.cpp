@@ -59,6 +59,18 @@ TEST_F(Export, MegatronsArgumentsReadBackAreThePlan) {
   }
 }
 
+/// Megatron-LM takes groups of as many microbatches as devices unless it is told, and refuses a
+/// last one that is smaller.
+TEST_F(Export, MegatronIsToldOfGroupsThatAreNoPipelineLong) {
+  const std::string flag = "--microbatch-group-size-per-virtual-pipeline-stage";
+  const std::string interleaved =
+      "--schedule interleaved --tensor 1 --width 2 --microbatch-size 1 --cut blocks --depth ";
+  plan(interleaved + "4");
+  EXPECT_THAT(exported("megatron"), ::testing::Not(HasSubstr(flag)));
+  plan(interleaved + "3");  // 32 microbatches: two would be left
+  EXPECT_THAT(exported("megatron"), HasSubstr(flag + " 4\n"));
+}
+
 TEST_F(Export, TheCsvReadBackIsTheOrder) {
   for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipev"}) {
     plan(std::string("--depth 4 --width 1 --tensor 1 --recompute none --microbatch-size 2 "
