@@ -188,16 +188,19 @@ std::vector<LayerRange> KnownCuts::of(const Plan& plan, const BatchWork& ops,
     TANDEM_CHECK(found.has_value(), stages);
     return std::move(*found);
   };
+  if (placement.replicas() != stages) return worked_out();
   std::vector<Takes> each;
   for (const StageId stage : all_ids<StageId>(stages)) {
-    const std::vector<ReplicaId> replicas = placement.replicas_of(stage);
-    if (replicas.size() > 1) return worked_out();
-    const DeviceId device = placement.device[replicas.front()];
-    each.emplace_back(ops.counts(replicas.front()), layout.kinds(device),
-                      layers.tensor_sum(device));
+    const auto replica = id_at<ReplicaId>(index(stage));
+    TANDEM_CHECK(placement.stage[replica] == stage, index(replica));
+    const DeviceId device = placement.device[replica];
+    const Duration sum = layers.tensor_sum(device);
+    const bool as_before = !each.empty() && each.back().ops == ops.counts(replica) &&
+                           each.back().devices == layout.kinds(device) &&
+                           each.back().tensor_sum == sum;
+    if (!as_before) each.push_back({ops.counts(replica), layout.kinds(device), sum, 0});
+    ++each.back().stages;
   }
-  // Mostly they are all alike.
-  if (std::ranges::count(each, each.front()) == std::ssize(each)) each.resize(1);
   const Key key{assumptions.tensor,
                 plan.microbatch_size,
                 plan.request.recompute,

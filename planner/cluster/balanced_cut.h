@@ -1,6 +1,9 @@
 #pragma once
 // A model cut into the stages of a schedule on a cluster, so that the busiest takes the least time.
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -37,10 +40,14 @@ class KnownCuts {
                              const AnalyticAssumptions& assumptions, StageCut cut);
 
  private:
-  /// What the time of a range depends on in one stage: its ops, the devices that stand for its own,
-  /// and their sums.
-  using Takes = std::tuple<OpCounts, std::vector<const DeviceSpec*>, Duration>;
-  /// `Takes` of each stage, or of any where they are alike.
+  /// What the time of a range depends on in a stage, and in how many in a row.
+  struct Takes {
+    OpCounts ops = {};
+    std::vector<const DeviceSpec*> devices = {};  // that stand for its own
+    Duration tensor_sum{};
+    std::size_t stages = 0;
+    friend auto operator<=>(const Takes&, const Takes&) = default;
+  };
   using Key = std::tuple<std::int32_t, std::int32_t, Recompute, std::int32_t, std::size_t,
                          std::vector<Takes>, StageCut>;
   std::map<Key, std::vector<LayerRange>> known_;
