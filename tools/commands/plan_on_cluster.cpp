@@ -310,6 +310,7 @@ struct Found {
   std::vector<ClusterCandidate> by_memory = {}, by_devices = {};  // with --report
   std::vector<SetBeside> beside = {};
   std::optional<ClusterCandidate> fewer_made_again = {};
+  bool interrupted = false;
 
   const ClusterAnswer& answer() const { return batches.batches[batches.chosen].answer; }
   const ClusterCandidate& best() const { return answer().ranked.front(); }
@@ -348,6 +349,7 @@ Found found_by(const Options& options) {
   if (options.has("explain")) found.gains = marginal_gains(found.question, stop);
   if (found.question.objective == Objective::throughput && !found.question.recompute)
     found.fewer_made_again = with_fewer_made_again(chosen.answer);
+  found.interrupted = stop();
   return found;
 }
 
@@ -375,7 +377,8 @@ void print_text(const Options& options, const Found& found) {
     fmt::print("{}\n", fewer_made_again_in_words(found.best(), *found.fewer_made_again));
   if (options.has("explain")) {
     for (const std::string& line : loss_in_words(answer)) fmt::print("{}\n", line);
-    fmt::print("\n{}\n", gains_text(found.question, found.best(), found.gains));
+    if (!found.gains.empty())
+      fmt::print("\n{}\n", gains_text(found.question, found.best(), found.gains));
   }
   for (const SetBeside& one : found.beside) fmt::print("\n{}", beside_text(answer, one));
   if (!found.beside.empty()) fmt::print("\n");
@@ -412,7 +415,9 @@ int run_plan_on_cluster(const Options& options) {
     print_json(options, found);
   else
     print_text(options, found);
-  return 0;
+  if (!found.interrupted) return 0;
+  fmt::print(stderr, "error: interrupted: this is the best so far\n");
+  return static_cast<int>(ExitCode::interrupted);
 }
 
 }  // namespace tandem::tools

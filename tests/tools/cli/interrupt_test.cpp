@@ -130,6 +130,24 @@ TEST_F(Interrupted, WhateverItDoesACommandEnds) {
   EXPECT_EQ(files(), Strings{"pipe"});
 }
 
+/// It takes seconds; where none was found before it is interrupted, no file is written.
+TEST_F(Interrupted, PlanKeepsTheBestSoFar) {
+  RunOptions options;
+  options.timeout = std::chrono::seconds(120);
+  const auto start = std::chrono::steady_clock::now();
+  options.interrupt_when = [start](const Ran&) {
+    return std::chrono::steady_clock::now() - start > std::chrono::seconds(3);
+  };
+  const Ran ran = tandem(
+      "plan --model llama-3.1-405b --cluster 128xDGX-H100 --global-batch 2048 --output plan.json",
+      options);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  const bool found = ran.err == "error: interrupted: this is the best so far\n";
+  EXPECT_EQ(files(), found ? Strings{"plan.json"} : Strings{}) << ran.err;
+  EXPECT_EQ(ran.out.find("Stopped early: ") != std::string::npos, found) << ran.out;
+  EXPECT_THAT(ran.err, StartsWith("error: interrupted"));
+}
+
 TEST_F(Interrupted, LongWorkEnds) {
   for (const char* line :
        {"simulate --schedule 1f1b --devices 64 --microbatches 512 --forward 1ms --backward 2ms "

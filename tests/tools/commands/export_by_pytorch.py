@@ -22,7 +22,7 @@ CLUSTER = {
     }],
     "root": "machine",
 }
-PLANS = {"1f1b": 2, "zb-h1": 2, "interleaved": 2}
+PLANS = {"1f1b": [], "zb-h1": [], "interleaved": ["--chunks", "2"]}
 
 
 def main(tandem):
@@ -38,12 +38,12 @@ def main(tandem):
             return run(sys.executable, ROOT / "tools/scripts/run_by_pytorch.py", tandem, plan, "--steps", "3", *more)
 
         failed = []
-        for schedule, depth in PLANS.items():
+        for schedule, more in PLANS.items():
             plan = f"{schedule}.json"
             made = run(
                 tandem, "plan", "--model", "model.json", "--cluster", "cluster.json", "--global-batch", "8",
-                "--depth", str(depth), "--width", "1", "--tensor", "1", "--microbatch-size", "2", "--dtype", "fp32",
-                "--recompute", "none", "--chunks", "2", "--cut", "blocks", "--schedule", schedule, "--output", plan,
+                "--depth", "2", "--width", "1", "--tensor", "1", "--microbatch-size", "2", "--dtype", "fp32",
+                "--recompute", "none", "--cut", "blocks", "--schedule", schedule, "--output", plan, *more,
             )
             ran = by_pytorch(plan) if made.returncode == 0 else made
             print(ran.stdout + ran.stderr, end="")
