@@ -22,12 +22,12 @@ namespace tandem {
 
 namespace {
 
+using slots::Advance;
 using slots::kAbsent;
 using slots::kNothing;
 using slots::KnowledgeSpace;
 using slots::OldestUses;
 using slots::Position;
-using slots::Progress;
 using slots::SlotRings;
 using slots::SlotUses;
 using slots::SteadyUses;
@@ -40,7 +40,7 @@ class SlotCounter {
         space_(program),
         uses_(program),
         rings_(program, space_, uses_),
-        a_body_(slots::progress_of_body(program, uses_)) {
+        a_body_(slots::advance_of_body(program, uses_)) {
     steady_ = slots::steady_uses(program, uses_, steady);
     lay_out_rows();
   }
@@ -186,7 +186,7 @@ class SlotCounter {
   // ---- Nothing has changed but how far the run is ----
 
   bool row_goes_on(DeviceId device, const Position* was, const Position* is,
-                   const Progress& by) const {
+                   const Advance& by) const {
     for (const LaneId lane : space_.lanes_of(device)) {
       const Position more = *was == kNothing ? 0 : by.lanes[lane];
       if (*was++ + more != *is++) return false;
@@ -194,7 +194,7 @@ class SlotCounter {
     return true;
   }
 
-  bool goes_on(const Known& was, const Known& is, const Progress& by) const {
+  bool goes_on(const Known& was, const Known& is, const Advance& by) const {
     if (was.knower != is.knower) return false;
     for (const LaneId lane : by.on) {
       const std::size_t row = lane_row_[index(lane)];
@@ -210,7 +210,7 @@ class SlotCounter {
     return true;
   }
 
-  Turn later(const Turn& turn, SlotKind kind, const Progress& by, std::int64_t times) const {
+  Turn later(const Turn& turn, SlotKind kind, const Advance& by, std::int64_t times) const {
     if (kind == SlotKind::gradients) return {turn.batch + times * by.batches, turn.residue};
     const std::int64_t number = uses_.number(turn) + times * by.microbatches;
     return uses_.turn_of(number);
@@ -303,7 +303,7 @@ class SlotCounter {
   KnowledgeSpace space_;
   const SlotUses uses_;
   SlotRings rings_;
-  const Progress a_body_;
+  const Advance a_body_;
   std::optional<SteadyUses> steady_;
   std::vector<InstructionId> awaited_later_;  // by later bodies
   std::vector<std::size_t> lane_row_, row_;

@@ -7,17 +7,17 @@ namespace tandem::slots {
 
 namespace {
 
-void add(const Program& program, const Instruction& instruction, Progress& progress) {
+void add(const Program& program, const Instruction& instruction, Advance& advance) {
   for (const LaneId lane : program.lanes(instruction)) {
-    progress.on.push_back(lane);
-    if (!is_transfer(instruction.op.kind)) ++progress.lanes[lane];
+    advance.on.push_back(lane);
+    if (!is_transfer(instruction.op.kind)) ++advance.lanes[lane];
   }
 }
 
-void sort_lanes(Progress& progress) {
-  std::ranges::sort(progress.on);
-  const auto again = std::ranges::unique(progress.on);
-  progress.on.erase(again.begin(), again.end());
+void sort_lanes(Advance& advance) {
+  std::ranges::sort(advance.on);
+  const auto again = std::ranges::unique(advance.on);
+  advance.on.erase(again.begin(), again.end());
 }
 
 /// The end of what others than the part wait for, and of what begins an update's gradients.
@@ -96,11 +96,11 @@ class Regularity {
 
 }  // namespace
 
-Progress progress_of_body(const Program& program, const SlotUses& uses) {
-  Progress body{.lanes = Table<LaneId, Position>(program.lanes().size()),
-                .on = {},
-                .microbatches = program.microbatches(),
-                .batches = 1};
+Advance advance_of_body(const Program& program, const SlotUses& uses) {
+  Advance body{.lanes = Table<LaneId, Position>(program.lanes().size()),
+               .on = {},
+               .microbatches = program.microbatches(),
+               .batches = 1};
   for (const LaneId lane : ids(program.lanes())) {
     body.lanes[lane] = uses.lane_length(lane);
     body.on.push_back(lane);

@@ -16,18 +16,18 @@
 namespace tandem::slots {
 
 /// How far a stretch of a run goes.
-struct Progress {
+struct Advance {
   Table<LaneId, Position> lanes;  // compute and collective ops
   std::vector<LaneId> on;         // all lanes with instructions of it, transfers' too
   std::int64_t microbatches = 0, batches = 0;
 };
-Progress progress_of_body(const Program& program, const SlotUses& uses);
+Advance advance_of_body(const Program& program, const SlotUses& uses);
 
 /// A steady part all of whose periods are alike to a counter of slots: passes and their transfers
 /// alone, in which no update's gradients begin.
 struct SteadyUses {
   SteadyPart part;
-  Progress period;
+  Advance period;
   // Ends of periods. Of completions between them each period finds those of the last
   // `part.reach` periods alone, and nobody else finds any.
   std::size_t from = 0, resume = 0;

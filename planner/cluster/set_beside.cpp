@@ -106,7 +106,8 @@ static ClusterQuestion freed(const ClusterQuestion& question, const ClusterCandi
   const ScheduleRequest& request = of.plan.request;
   const AnalyticAssumptions& assumptions = of.request.assumptions;
   fix(asked.schedules, std::vector{of.plan.schedule}, Freedom::schedule);
-  fix(asked.chunks, request.chunks, Freedom::schedule);
+  if (find_schedule(of.plan.schedule).replicas_per_device == 0)
+    fix(asked.chunks, request.chunks, Freedom::schedule);
   fix(asked.microbatch_size, of.plan.microbatch_size, Freedom::microbatch_size);
   fix(asked.recompute, request.recompute, Freedom::recomputation);
   fix(asked.sharded_optimizer, assumptions.sharded_optimizer, Freedom::sharding);

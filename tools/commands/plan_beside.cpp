@@ -92,15 +92,6 @@ bool is_plan_file(const std::string& given) {
   return given.find('=') == std::string::npos || given.ends_with(".json");
 }
 
-std::string memory_text(const SetBeside& one) {
-  const ClusterCandidate& made = one.made;
-  return one.fits() ? fmt::format("needs {} on the fullest device", print_bytes(made.peak_bytes))
-                    : fmt::format(
-                          "does not fit: needs {} on the fullest device, {} more than it "
-                          "may",
-                          print_bytes(made.peak_bytes), print_bytes(-made.least_room));
-}
-
 /// One line each that takes less; then what brings nothing.
 std::string changes_text(const SetBeside& one) {
   constexpr double kWorthALine = 1e-3;  // of a step
@@ -163,7 +154,7 @@ std::string beside_text(const ClusterAnswer& answer, const SetBeside& one) {
   const ClusterCandidate& best = answer.ranked.front();
   const double times = one.made.period_s / best.period_s;
   std::string text = fmt::format("{}: {:.4g} s a step, {:.4g} times the best's; {}.\n", one.given,
-                                 one.made.period_s, times, memory_text(one));
+                                 one.made.period_s, times, memory_text(one.made));
   const std::size_t faster = known_faster(answer, one.made);
   if (faster > 0) {
     text += fmt::format("Of {} that were simulated and fit, {} faster{}.\n",

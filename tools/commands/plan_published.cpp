@@ -52,15 +52,6 @@ std::vector<Refereed> planners_of(const Options& options) {
 
 std::string percent(double more) { return fmt::format("{:+.1f} %", 100.0 * more); }
 
-std::string memory_text(const ClusterCandidate& made) {
-  return made.least_room >= 0
-             ? fmt::format(
-                   "needs {} on the fullest device, leaves at least {} of what each may use",
-                   print_bytes(made.peak_bytes), print_bytes(made.least_room))
-             : fmt::format("does not fit: needs {} on the fullest device, one lacks {}",
-                           print_bytes(made.peak_bytes), print_bytes(-made.least_room));
-}
-
 /// What came of one, in lines, and how ours compares.
 void print_refereed(const Options& options, const Refereed& of, const ClusterCandidate* ours) {
   if (!of.plan) {

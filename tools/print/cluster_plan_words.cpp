@@ -115,6 +115,15 @@ std::string schedules_table(const ClusterAnswer& answer, Objective objective) {
   return text;
 }
 
+std::string memory_text(const ClusterCandidate& of) {
+  return of.least_room >= 0
+             ? fmt::format(
+                   "needs {} on the fullest device and leaves at least {} of what each may use",
+                   print_bytes(of.peak_bytes), print_bytes(of.least_room))
+             : fmt::format("does not fit: needs {} on the fullest device, and one lacks {}",
+                           print_bytes(of.peak_bytes), print_bytes(-of.least_room));
+}
+
 std::string shape_text(const ClusterCandidate& of) {
   return fmt::format("{}, {} with microbatches {} x {}", name_with_options(of.plan),
                      layout_text(of), of.plan.microbatch_size, of.plan.request.microbatches);
@@ -165,9 +174,7 @@ std::vector<std::string> answer_in_words(const ClusterQuestion& question,
   const ClusterCandidate& best = answer.ranked.front();
   const std::string_view better = better_word(question.objective);
   std::vector<std::string> lines{best_in_words(question, best)};
-  lines.push_back(
-      fmt::format("It needs {} on the fullest device and leaves at least {} of what each may use.",
-                  print_bytes(best.peak_bytes), print_bytes(best.least_room)));
+  lines.push_back(fmt::format("It {}.", memory_text(best)));
   if (best.usd) {
     const double tokens =
         static_cast<double>(question.global_batch) * static_cast<double>(best.plan.model.sequence);

@@ -21,6 +21,10 @@ std::string best_in_words(const ClusterQuestion& question, const ClusterCandidat
 std::vector<std::string> answer_in_words(const ClusterQuestion& question,
                                          const ClusterAnswer& answer);
 
+/// "needs 5.4 GiB on the fullest device and leaves at least 3.1 GiB of what each may use", or that
+/// it does not fit.
+std::string memory_text(const ClusterCandidate& of);
+
 /// What with_fewer_made_again() found is to the best plan.
 std::string fewer_made_again_in_words(const ClusterCandidate& best, const ClusterCandidate& fewer);
 

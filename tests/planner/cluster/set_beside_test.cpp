@@ -157,5 +157,18 @@ TEST(SetBeside, OneChangeLeavesTheRest) {
   }
 }
 
+// Of a schedule that has a number of stages on each device by itself, too.
+TEST(SetBeside, OneChangeKeepsAScheduleWithTwoStagesOnADevice) {
+  ClusterQuestion question = testing::ask(testing::small_model(8, 512),
+                                          cluster_of_nodes("p3.16xlarge"), 16, Bytes{8} << 30);
+  const Published zbv{"", "", 16, "zbv", 1, 4, 1, StageCut::balanced};
+  for (const FreedPlan& of : best_by_one_change(question, made(question, zbv))) {
+    ASSERT_TRUE(of.best.has_value()) << name(of.freedom);
+    if (of.freedom != Freedom::schedule) {
+      EXPECT_EQ(of.best->plan.schedule, "zbv") << name(of.freedom);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem
